@@ -1,0 +1,1 @@
+"""The `neuronrun` launcher and the `neuron-dist` command."""

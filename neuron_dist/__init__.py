@@ -1,0 +1,19 @@
+"""Train for AWS Trainium where there is no Trainium: the ``neuron`` device and backend, simulated in host memory.
+
+``import torch`` alone brings both; nothing here needs importing for that. Importing this package does not import
+torch: the names that need it are loaded when first used.
+"""
+
+from importlib import import_module
+
+__version__ = "0.1.0"
+
+_LAZY = {"Options": "neuron_dist.process_group"}
+
+__all__ = ["Options"]
+
+
+def __getattr__(name: str) -> object:
+    if name in _LAZY:
+        return getattr(import_module(_LAZY[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

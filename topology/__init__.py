@@ -1,0 +1,1 @@
+"""What the hardware is: chips, cores, links, presets, routing, faults. Pure Python and NumPy, no torch."""
