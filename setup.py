@@ -32,7 +32,8 @@ setup(
             sources=sorted(str(source) for source in Path("neuron_dist/csrc").rglob("*.cpp")),
             include_dirs=[str(Path("neuron_dist").resolve())],
             define_macros=[("NEURON_BUILT_FOR_TORCH", f'"{torch.__version__}"')],
-            extra_compile_args=["-O3", "-g0", "-fvisibility=hidden", "-Wall", "-Wextra", "-Wno-unused-parameter"],
+            extra_compile_args=["-O3", "-g0", "-fvisibility=hidden", "-Wall", "-Wextra", "-Wno-unused-parameter",
+                "-Wno-maybe-uninitialized"],
         )
     ],
     cmdclass={"build_ext": BuildExtension},
