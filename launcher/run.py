@@ -1,4 +1,4 @@
-"""`neuronrun`: torchrun for the simulated fabric. Torch's own parser, rendezvous and elastic agent do the work."""
+"""`neuronrun`: torchrun for the simulated fabric. Torch's own parser, rendezvous and agent do the work."""
 
 import os
 import shutil
@@ -17,7 +17,7 @@ from torch.distributed.elastic.rendezvous.utils import parse_rendezvous_endpoint
 def get_args_parser() -> ArgumentParser:
     """Torchrun's parser under our name: every torchrun command line parses to the same values.
 
-    Flags of our own are added here. They are options, so the script and its arguments stay the last positionals.
+    Flags of our own are added here, as options: the script and its arguments stay the last positionals.
     """
     parser = torchrun.get_args_parser()
     parser.prog = "neuronrun"
@@ -28,7 +28,7 @@ def get_args_parser() -> ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line ``argv`` (default: this process's own) and return its exit code.
 
-    0 if every worker ended well, 1 if one failed or a signal stopped the job, 2 if the command line cannot be run.
+    0 if every worker ended well, 1 if one failed or a signal stopped the job, 2 if the command line is wrong.
     """
     args = get_args_parser().parse_args(argv)
     try:
@@ -53,7 +53,7 @@ def _fail(error: BaseException, code: int) -> int:
 
 
 def _check(args: Namespace) -> None:
-    """Raise ValueError, naming the flag, for what torch would report late, once per worker or as a traceback."""
+    """Raise ValueError, naming the flag, for what torch would report late, per worker or as a traceback."""
     script = args.training_script
     if args.no_python:
         if shutil.which(script) is None:
@@ -75,7 +75,7 @@ def _check(args: Namespace) -> None:
 def _choose_port(args: Namespace) -> None:
     """Give a single-node job that names no port, or port 0, a free one.
 
-    The agent's store binds port 0 and tells the workers what it got, so no other process can take it in between.
+    The agent's store binds port 0 and tells the workers what it got: no process can take it in between.
     """
     if torchrun.parse_min_max_nnodes(args.nnodes)[1] > 1:
         return
