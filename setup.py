@@ -16,7 +16,10 @@ def installed_name(folder: str) -> str:
 packages = [
     name
     for folder in FOLDERS
-    for name in [installed_name(folder), *(f"{installed_name(folder)}.{sub}" for sub in find_packages(folder))]
+    for name in [
+        installed_name(folder),
+        *(f"{installed_name(folder)}.{sub}" for sub in find_packages(folder)),
+    ]
 ]
 
 major, minor = torch.__version__.split(".")[:2]
@@ -32,7 +35,14 @@ setup(
             sources=sorted(str(source) for source in Path("neuron_dist/csrc").rglob("*.cpp")),
             include_dirs=[str(Path("neuron_dist").resolve())],
             define_macros=[("NEURON_BUILT_FOR_TORCH", f'"{torch.__version__}"')],
-            extra_compile_args=["-O3", "-g0", "-fvisibility=hidden", "-Wall", "-Wextra", "-Wno-unused-parameter"],
+            extra_compile_args=[
+                "-O3",
+                "-g0",
+                "-fvisibility=hidden",
+                "-Wall",
+                "-Wextra",
+                "-Wno-unused-parameter",
+            ],
         )
     ],
     cmdclass={"build_ext": BuildExtension},

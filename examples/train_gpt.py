@@ -59,7 +59,7 @@ def load_text() -> tuple[Tensor, Tensor]:
     paths = sorted(Path(os.__file__).parent.glob("*.py"))
     train = b"".join(path.read_bytes() for i, path in enumerate(paths) if i % 10)
     held_out = b"".join(path.read_bytes() for path in paths[::10])
-    return torch.tensor(list(train), dtype=torch.uint8), torch.tensor(list(held_out), dtype=torch.uint8)
+    return tuple(torch.frombuffer(bytearray(text), dtype=torch.uint8) for text in (train, held_out))
 
 
 def batch(text: Tensor, size: int, context: int, seed: torch.Generator, device: str) -> tuple[Tensor, Tensor]:

@@ -69,7 +69,7 @@ def _check(args: Namespace) -> None:
     if torchrun.determine_local_world_size(args.nproc_per_node) < 1:
         raise ValueError(f"--nproc-per-node {args.nproc_per_node}: expected at least one worker")
     if max_nodes > 1 and args.master_port == 0:
-        raise ValueError("--master-port 0: the nodes must agree on a port, so name one")
+        raise ValueError("--master-port 0: the nodes must agree on one, so name it")
 
 
 def _choose_port(args: Namespace) -> None:
