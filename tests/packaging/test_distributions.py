@@ -32,7 +32,7 @@ def setup_py(*command: object, cwd: Path = ROOT) -> None:
 
 
 def copy_of_the_tree(folder: Path) -> Path:
-    """The files that git knows or would add: a build there neither sees nor leaves anything in the work tree."""
+    """The files that git knows or would add: a build there leaves nothing behind in the work tree."""
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,
