@@ -8,8 +8,8 @@
     def test_all_reduce():
         results = run(4, all_ranks_agree, torch.float32)
 
-The processes fork from a server that has torch imported, one server per pytest process, so that only the first
-run pays for the import. The server never touches a device: forked children may use it.
+The processes fork from a server that has torch imported, one server per pytest process, so that only the
+first run pays for the import. The server never touches a device: forked children may use it.
 """
 
 import contextlib
@@ -41,8 +41,8 @@ _context.set_forkserver_preload(["torch", "torch.nn.parallel.distributed", "nump
 class RanksFailed(AssertionError):
     """Some ranks raised, died or did not end in time.
 
-    ``errors`` holds, per failed rank, its traceback or how it ended; ``results`` what the others returned. Ranks
-    are in the order in which they failed, so the first is the likely cause.
+    ``errors`` holds, per failed rank, its traceback or how it ended; ``results`` what the others returned.
+    Ranks are in the order in which they failed, so the first is the likely cause.
     """
 
     def __init__(self, errors: dict[int, str], results: dict[int, Any]) -> None:
@@ -61,14 +61,14 @@ def run(
 ) -> list[Any]:
     """Call ``fn(rank, world_size, *args)`` on ``nproc`` processes and return the results in rank order.
 
-    ``fn`` is a function at the top level of a module; it, ``args`` and the results travel by pickle, so return
-    CPU tensors. Each process has torchrun's environment, one compute thread and a process group of ``backend``,
-    whose timeout is ``timeout`` seconds; with ``backend=None`` it has no group and may call
-    ``init_process_group`` itself. ``env`` adds variables, but too late for those read during ``import torch``.
+    ``fn`` is a function at the top level of a module; it, ``args`` and the results travel by pickle, so
+    return CPU tensors. Each process has torchrun's environment, one compute thread and a process group of
+    ``backend``, whose timeout is ``timeout`` seconds; with ``backend=None`` it has no group and may call
+    ``init_process_group`` itself. ``env`` adds variables, too late for those read during ``import torch``.
 
-    Raises RanksFailed unless every rank returns within ``timeout`` seconds, and within 10 s of the first failure.
-    Ranks that hang are killed, and their Python stacks reported. No process outlives the call, nor pytest's own
-    death.
+    Raises RanksFailed unless every rank returns within ``timeout`` seconds, and within 10 s of the first
+    failure. Ranks that hang are killed, and their Python stacks reported. No process outlives the call, nor
+    pytest's own death.
     """
     store = dist.TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
     launch_env = {
