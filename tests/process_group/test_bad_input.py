@@ -63,7 +63,7 @@ MISMATCHES = {
     ),
     "invalid on one rank": (
         lambda rank: dist.all_reduce(neuron(4), dist.ReduceOp.BAND if rank == 1 else dist.ReduceOp.SUM),
-        r"rank 1 made an invalid call: reduction BAND is not defined for Float|reduction BAND",
+        r"reduction BAND is not defined for Float",
     ),
 }
 
@@ -133,11 +133,7 @@ REFUSED = {
     "two tensors": (lambda: group().allreduce([neuron(1), neuron(1)]), "expected a single all_reduce tensor, got 2"),
     "sparse": (
         lambda: group().allreduce([torch.eye(2).to_sparse()]),
-        "carries dense tensors only|No backend|not implemented|sparse",
-    ),
-    "output on meta": (
-        lambda: group()._allgather_base(torch.empty(4, device="meta"), neuron(2)),
-        "is on meta|meta",
+        "layout Sparse; the neuron backend carries dense tensors only",
     ),
 }
 

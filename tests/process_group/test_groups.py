@@ -108,10 +108,7 @@ def test_beside_gloo():
 def default_backend(rank, world_size):
     assert dist.get_default_backend_for_device("neuron") == "neuron"
     dist.init_process_group()
-    assert total(None, rank) == 1
-    tensor = torch.ones(2)
-    dist.all_reduce(tensor)
-    assert tensor.tolist() == [2.0] * 2
+    assert total(None, rank) == 1  # torch then maps the accelerator only, no CPU tensors
 
 
 def test_without_naming_a_backend():
@@ -134,7 +131,7 @@ def barriers(rank, world_size):
         dist.barrier()
     group = dist.distributed_c10d._get_default_group()
     group.barrier()
-    group._get_backend(torch.device("cpu")).monitored_barrier(dist.distributed_c10d.BarrierOptions(), True)
+    group._get_backend(torch.device("cpu")).monitored_barrier(datetime.timedelta(seconds=20))
 
 
 def test_barrier():

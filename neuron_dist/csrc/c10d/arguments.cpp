@@ -94,7 +94,7 @@ Segments row_parts(const at::Tensor& tensor, const std::vector<int64_t>& splits,
   const int64_t total = std::accumulate(splits.begin(), splits.end(), int64_t{0});
   TORCH_CHECK_VALUE(
       total == rows && std::all_of(splits.begin(), splits.end(), [](int64_t split) { return split >= 0; }), what,
-      " split sizes ", splits, " do not cut the ", rows, " rows of dimension 0");
+      " split sizes ", at::IntArrayRef(splits), " do not cut the ", rows, " rows of dimension 0");
   const uint64_t row_bytes = rows == 0 ? 0 : tensor.nbytes() / rows;
   Segments segments{tensor, {}};
   for (const int64_t split : splits) segments.bytes.push_back(split * row_bytes);
