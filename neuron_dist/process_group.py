@@ -12,7 +12,7 @@ Options = ProcessGroupNeuron.Options
 _groups: "weakref.WeakSet[ProcessGroupNeuron]" = weakref.WeakSet()
 
 
-def register() -> None:
+def register_backend() -> None:
     """Make ``init_process_group("neuron")`` work. One backend object serves a group's neuron and CPU tensors."""
     dist.Backend.register_backend("neuron", _create, extended_api=True, devices=["neuron", "cpu"])
     # torch checks, for `new_group(backend="gloo")` beside a bound device, that gloo knows the device too.

@@ -67,7 +67,8 @@ void Communicator::run(const Collective& call, const Deadline& deadline) {
   BufferTable inputs(size_, size_);
   BufferTable outputs(size_, size_);
   find_buffers(call, inlined, inputs, outputs);
-  execute(direct_program(call, rank_, size_, !inlined), inputs, outputs, call.dtype, call.reduction, size_);
+  const Arithmetic arithmetic{call.dtype, call.reduction, size_, /*round_each_step=*/false};
+  execute(direct_program(call, rank_, size_, !inlined), inputs, outputs, arithmetic);
   if (inlined) return;
   depart();
   wait_for(control_.group().departure, &RankState::departed, "to finish it", deadline);

@@ -23,10 +23,16 @@ class BufferTable {
   std::vector<char*> addresses_;
 };
 
-// Runs one rank's program: every reduction block by block in cache, one pass over memory. An average divides by
-// `ranks`. Throws TypeError if the reduction is not defined for the dtype.
+struct Arithmetic {
+  c10::ScalarType dtype;
+  Reduction reduction;
+  int ranks; // what an average divides by
+  bool round_each_step; // to the dtype, as a wire would; else 16-bit and 8-bit floats round once, at the end
+};
+
+// Runs one rank's program: every reduction block by block in cache, one pass over memory. Throws TypeError if the
+// reduction is not defined for the dtype.
 void execute(
-    const Program& program, const BufferTable& inputs, const BufferTable& outputs, c10::ScalarType dtype,
-    Reduction reduction, int ranks);
+    const Program& program, const BufferTable& inputs, const BufferTable& outputs, const Arithmetic& arithmetic);
 
 } // namespace neuron

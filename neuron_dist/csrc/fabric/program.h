@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "csrc/fabric/collective.h"
@@ -14,11 +15,16 @@ struct Place {
   uint64_t offset; // bytes into the segment
 };
 
-// Reduces the sources, in their order, and writes the result to every destination. One source is a copy.
+// In which order sources are combined, in postfix: an index pushes that source, kCombine combines the top two.
+using Order = std::vector<int16_t>;
+constexpr int16_t kCombine = -1;
+
+// Combines the sources and writes the result to every destination. One source is a copy.
 struct Instruction {
   uint64_t bytes;
   std::vector<Place> sources;
   std::vector<Place> destinations;
+  std::shared_ptr<const Order> order = nullptr; // null: from first to last
 };
 
 // What one rank does once all ranks have arrived. The programs of all ranks together are the collective; no

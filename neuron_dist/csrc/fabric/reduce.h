@@ -19,6 +19,8 @@ struct Kernels {
   void (*load)(void* accumulator, const void* source, size_t count);
   void (*combine)(void* accumulator, const void* source, size_t count);
   void (*combine_two)(void* accumulator, const void* first, const void* second, size_t count); // load, then combine
+  void (*merge)(void* accumulator, const void* other, size_t count); // of two accumulators
+  void (*round)(void* accumulator, size_t count); // to the dtype and back; null where they are the same
   void (*divide)(void* accumulator, int64_t divisor, size_t count); // null unless the reduction is an average
   void (*store)(void* destination, const void* accumulator, size_t count);
 };

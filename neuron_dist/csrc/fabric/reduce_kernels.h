@@ -181,6 +181,19 @@ struct Block {
     }
   }
 
+  static void merge(void* accumulator, const void* other, size_t count) {
+    auto* to = static_cast<A*>(accumulator);
+    apply_wrapping<Operation>(to, static_cast<const A*>(to), static_cast<const A*>(other), count);
+  }
+
+  static void round(void* accumulator, size_t count) {
+    if constexpr (is_narrow_float<T>) {
+      alignas(64) T rounded[kBlockElements];
+      narrow(rounded, static_cast<const float*>(accumulator), count);
+      widen(static_cast<float*>(accumulator), static_cast<const T*>(rounded), count);
+    }
+  }
+
   static void divide(void* accumulator, int64_t divisor, size_t count) {
     if constexpr (std::is_floating_point_v<A> || is_complex<A>) {
       auto* values = static_cast<A*>(accumulator);
@@ -201,7 +214,14 @@ struct Block {
 template <class T, class Operation, bool average = false>
 const Kernels* table() {
   using B = Block<T, Operation>;
-  static constexpr Kernels kTable{&B::load, &B::combine, &B::combine_two, average ? &B::divide : nullptr, &B::store};
+  static constexpr Kernels kTable{
+      &B::load,
+      &B::combine,
+      &B::combine_two,
+      &B::merge,
+      is_narrow_float<T> ? &B::round : nullptr,
+      average ? &B::divide : nullptr,
+      &B::store};
   return &kTable;
 }
 

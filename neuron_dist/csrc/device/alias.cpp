@@ -1,0 +1,138 @@
+#include "csrc/device/alias.h"
+
+#include <cstring>
+
+#include <c10/core/CPUAllocator.h>
+
+#include "csrc/device/allocator.h"
+#include "csrc/device/arena.h"
+
+namespace neuron {
+
+namespace {
+
+using c10::DispatchKey;
+using c10::DispatchKeySet;
+using c10::TensorImpl;
+
+const uint64_t kCpuKeys =
+    DispatchKeySet(c10::BackendComponent::CPUBit).raw_repr() | DispatchKeySet(DispatchKey::AutocastCPU).raw_repr();
+const uint64_t kNeuronKeys = DispatchKeySet(c10::BackendComponent::PrivateUse1Bit).raw_repr() |
+    DispatchKeySet(DispatchKey::AutocastPrivateUse1).raw_repr();
+
+// torch lets an implementation's keys and device only be chosen when it is made; a change afterwards saves making
+// another one for every output.
+struct OpenImpl : TensorImpl {
+  static void retarget(TensorImpl* impl, c10::Device device) {
+    const bool to_cpu = device.is_cpu();
+    DispatchKeySet& keys = impl->*(&OpenImpl::key_set_);
+    const uint64_t kept = keys.raw_repr() & ~(to_cpu ? kNeuronKeys : kCpuKeys);
+    keys = DispatchKeySet(DispatchKeySet::RAW, kept | (to_cpu ? kCpuKeys : kNeuronKeys));
+    impl->*(&OpenImpl::device_opt_) = device;
+  }
+  static void set_storage(TensorImpl* impl, c10::Storage storage) {
+    impl->*(&OpenImpl::storage_) = std::move(storage);
+  }
+};
+
+void release_storage(void* storage) {
+  c10::raw::intrusive_ptr::decref(static_cast<c10::StorageImpl*>(storage));
+}
+
+// Holds the neuron storage for as long as the alias lives, so that a kernel may keep it.
+c10::Storage make_alias(const c10::Storage& storage) {
+  c10::StorageImpl* impl = storage.unsafeGetStorageImpl();
+  c10::raw::intrusive_ptr::incref(impl);
+  c10::DataPtr data(impl->_mutable_data_ptr_no_checks().get(), impl, &release_storage, c10::kCPU);
+  return c10::make_intrusive<c10::StorageImpl>(
+      c10::StorageImpl::use_byte_size_t(), impl->sym_nbytes(), std::move(data), c10::GetCPUAllocator(),
+      impl->resizable());
+}
+
+at::Tensor make_alias(const at::Tensor& tensor, c10::Storage storage) {
+  // Kernels run below the bookkeeping of versions, which stays with the neuron tensor.
+  auto impl = tensor.unsafeGetTensorImpl()->shallow_copy_and_detach(
+      c10::VariableVersion(c10::VariableVersion::DISABLED), /*allow_tensor_metadata_change=*/true);
+  OpenImpl::retarget(impl.get(), c10::kCPU);
+  OpenImpl::set_storage(impl.get(), std::move(storage));
+  return at::Tensor(std::move(impl));
+}
+
+// Whether a CPU storage can become a neuron storage as it is.
+bool has_landed(const c10::StorageImpl& storage) {
+  return storage.data() ? Arena::exists() && Arena::instance().contains(storage.data()) : storage.nbytes() == 0;
+}
+
+} // namespace
+
+at::Tensor cpu_alias(const at::Tensor& tensor) { return make_alias(tensor, make_alias(tensor.storage())); }
+
+c10::Storage Aliases::alias(const c10::Storage& storage) {
+  for (const AliasedStorage& known : storages_) {
+    if (known.storage.unsafeGetStorageImpl() == storage.unsafeGetStorageImpl()) return known.alias;
+  }
+  storages_.push_back({storage, make_alias(storage)});
+  return storages_.back().alias;
+}
+
+at::Tensor Aliases::alias(const at::Tensor& tensor) {
+  tensors_.push_back({tensor, make_alias(tensor, alias(tensor.storage()))});
+  return tensors_.back().alias;
+}
+
+c10::Storage Aliases::adopt(const c10::Storage& storage, c10::Device device) {
+  for (const AliasedStorage& known : storages_) {
+    if (known.alias.unsafeGetStorageImpl() == storage.unsafeGetStorageImpl()) return known.storage;
+  }
+  c10::StorageImpl* impl = storage.unsafeGetStorageImpl();
+  if (impl->device_type() == device.type()) return storage;
+  if (has_landed(*impl)) {
+    impl->_mutable_data_ptr_no_checks().unsafe_set_device(device);
+    impl->set_allocator(allocator());
+    return storage;
+  }
+  c10::DataPtr data = allocate_on(device.index(), impl->nbytes(), device);
+  std::memcpy(data.get(), impl->data(), impl->nbytes());
+  return c10::make_intrusive<c10::StorageImpl>(
+      c10::StorageImpl::use_byte_size_t(), impl->nbytes(), std::move(data), allocator(), /*resizable=*/true);
+}
+
+at::Tensor Aliases::adopt(at::Tensor output, c10::Device device) {
+  if (!output.defined() || !output.is_cpu()) return output;
+  for (const AliasedTensor& known : tensors_) {
+    if (known.alias.is_same(output)) return known.tensor;
+  }
+  c10::Storage storage = adopt(output.storage(), device);
+  if (output.use_count() > 1) { // the kernel, or another output, holds it too
+    output = at::Tensor(output.unsafeGetTensorImpl()->shallow_copy_and_detach(
+        c10::VariableVersion(0), /*allow_tensor_metadata_change=*/true));
+  }
+  OpenImpl::retarget(output.unsafeGetTensorImpl(), device);
+  OpenImpl::set_storage(output.unsafeGetTensorImpl(), std::move(storage));
+  return output;
+}
+
+void Aliases::write_back(const at::Tensor& tensor, c10::Device device) {
+  for (const AliasedTensor& known : tensors_) {
+    if (!known.tensor.is_same(tensor)) continue;
+    TensorImpl* impl = tensor.unsafeGetTensorImpl();
+    const TensorImpl* alias = known.alias.unsafeGetTensorImpl();
+    const c10::Storage storage = adopt(alias->unsafe_storage(), device);
+    if (storage.unsafeGetStorageImpl() != tensor.storage().unsafeGetStorageImpl()) impl->set_storage_keep_dtype(storage);
+    c10::StorageImpl* changed = alias->unsafe_storage().unsafeGetStorageImpl();
+    c10::StorageImpl* own = storage.unsafeGetStorageImpl();
+    if (changed != own && changed->data() != own->data()) { // resized: the alias holds new memory
+      c10::DataPtr data = changed->set_data_ptr(c10::DataPtr(nullptr, c10::kCPU));
+      data.unsafe_set_device(device);
+      own->set_data_ptr_noswap(std::move(data));
+      own->set_nbytes(changed->nbytes());
+    }
+    if (impl->sizes() != alias->sizes() || impl->strides() != alias->strides() ||
+        impl->storage_offset() != alias->storage_offset()) {
+      impl->set_sizes_and_strides(alias->sizes(), alias->strides(), alias->storage_offset());
+    }
+    return;
+  }
+}
+
+} // namespace neuron

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/util/SmallVector.h>
+
+namespace neuron {
+
+inline bool is_neuron(const at::Tensor& tensor) { return tensor.defined() && tensor.is_privateuseone(); }
+
+// A CPU tensor over the memory of a neuron tensor, for code that only reads and writes elements.
+at::Tensor cpu_alias(const at::Tensor& tensor);
+
+// The neuron tensors that take part in one call of a CPU kernel, and their CPU aliases. The kernel sees ordinary CPU
+// tensors over the same memory; what it returns or does to their shapes and storages is carried over to neuron tensors.
+// Nothing is copied, except an output that lies outside the HBM.
+class Aliases {
+ public:
+  // Tensors that share a storage get aliases that share one.
+  at::Tensor alias(const at::Tensor& tensor);
+  c10::Storage alias(const c10::Storage& storage);
+
+  // What the kernel returned, as a tensor of `device`: an argument it was given, a view of one, or a new tensor.
+  at::Tensor adopt(at::Tensor output, c10::Device device);
+  // Applies what resize_ or set_ did to the alias of `tensor`.
+  void write_back(const at::Tensor& tensor, c10::Device device);
+
+ private:
+  struct AliasedTensor {
+    at::Tensor tensor;
+    at::Tensor alias;
+  };
+  struct AliasedStorage {
+    c10::Storage storage;
+    c10::Storage alias;
+  };
+
+  c10::Storage adopt(const c10::Storage& storage, c10::Device device);
+
+  c10::SmallVector<AliasedTensor, 6> tensors_;
+  c10::SmallVector<AliasedStorage, 6> storages_;
+};
+
+} // namespace neuron

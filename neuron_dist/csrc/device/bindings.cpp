@@ -1,0 +1,29 @@
+#include "csrc/device/bindings.h"
+
+#include "csrc/device/allocator.h"
+#include "csrc/device/arena.h"
+#include "csrc/device/generator.h"
+#include "csrc/device/process.h"
+#include "csrc/device/stream.h"
+
+namespace neuron {
+
+void bind_device(pybind11::module_& module) {
+  module.def(
+      "configure_devices",
+      [](int count, size_t capacity, int initial) {
+        Arena::configure(count, capacity);
+        set_initial_device(initial);
+      },
+      pybind11::arg("count"), pybind11::arg("capacity"), pybind11::arg("initial"));
+  module.def("default_generator", [](int device) { return default_generator(static_cast<c10::DeviceIndex>(device)); });
+  module.def("default_stream", [](int device) { return default_stream(static_cast<c10::DeviceIndex>(device)); });
+  module.def("is_in_bad_fork", &in_bad_fork);
+  module.def("check_not_forked", &check_not_forked);
+  module.def(
+      "set_memory_fraction", [](int device, double fraction) {
+        heap(static_cast<c10::DeviceIndex>(device)).set_memory_fraction(fraction);
+      });
+}
+
+} // namespace neuron

@@ -1,0 +1,9 @@
+#pragma once
+
+#include <torch/csrc/utils/pybind.h>
+
+namespace neuron {
+
+void bind_device(pybind11::module_& module);
+
+} // namespace neuron

@@ -1,0 +1,148 @@
+#include "csrc/device/fallback.h"
+
+#include <array>
+#include <optional>
+#include <string_view>
+
+#include <ATen/core/Generator.h>
+#include <ATen/core/List.h>
+#include <torch/library.h>
+
+#include "csrc/device/alias.h"
+#include "csrc/device/arena.h"
+#include "csrc/device/generator.h"
+#include "csrc/device/landing.h"
+#include "csrc/device/process.h"
+
+namespace neuron {
+
+namespace {
+
+// Operators whose tensors may lie on the host beside a neuron `self`, as CUDA's kernels accept them.
+constexpr std::array<std::string_view, 6> kTakesHostTensors{
+    "aten::index",         "aten::index_put_",          "aten::_index_put_impl_",
+    "aten::_unsafe_index", "aten::_unsafe_index_put",   "aten::_pack_padded_sequence"};
+
+// One call: swaps the arguments on the stack for CPU aliases, runs the kernel, swaps the results back.
+class Call {
+ public:
+  Call(const c10::OperatorHandle& op, torch::jit::Stack* stack)
+      : op_(op), schema_(op.schema()), stack_(*stack), first_(stack->size() - schema_.arguments().size()) {}
+
+  void run() {
+    find_device();
+    for (size_t i = first_; i < stack_.size(); ++i) swap_argument(stack_[i], schema_.arguments()[i - first_]);
+    {
+      const Landing landing(device_.index());
+      const c10::impl::ExcludeDispatchKeyGuard below_autograd(
+          c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::DispatchKeySet(c10::DispatchKey::AutocastCPU));
+      op_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack_);
+    }
+    for (const at::Tensor& tensor : written_) aliases_.write_back(tensor, device_);
+    for (size_t i = first_; i < stack_.size(); ++i) adopt_result(stack_[i]);
+  }
+
+ private:
+  void find_device() {
+    for (size_t i = first_; i < stack_.size(); ++i) {
+      const c10::IValue& value = stack_[i];
+      if (value.isTensor()) {
+        if (use_device_of(value.toTensor())) return;
+      } else if (value.isTensorList()) {
+        for (const at::Tensor& tensor : value.toTensorList()) {
+          if (use_device_of(tensor)) return;
+        }
+      } else if (value.isDevice() && value.toDevice().is_privateuseone() && value.toDevice().has_index()) {
+        device_ = value.toDevice();
+        return;
+      }
+    }
+    device_ = neuron_device(current_device());
+  }
+
+  bool use_device_of(const at::Tensor& tensor) {
+    if (!is_neuron(tensor)) return false;
+    device_ = tensor.device();
+    return true;
+  }
+
+  at::Tensor swap(const at::Tensor& tensor, bool written) {
+    if (!tensor.defined()) return tensor;
+    if (tensor.device() == device_) {
+      if (written) written_.push_back(tensor);
+      return aliases_.alias(tensor);
+    }
+    TORCH_CHECK(
+        !tensor.is_privateuseone() &&
+            (!tensor.is_cpu() || (tensor.dim() == 0 && !written) || takes_host_tensors()),
+        "Expected all tensors to be on the same device, but found at least two devices, ", device_, " and ",
+        tensor.device(), "! (when running ", schema_.operator_name(), ")");
+    return tensor;
+  }
+
+  bool takes_host_tensors() const {
+    for (const std::string_view name : kTakesHostTensors) {
+      if (schema_.name() == name) return true;
+    }
+    return false;
+  }
+
+  void swap_argument(c10::IValue& value, const c10::Argument& argument) {
+    const bool written = argument.alias_info() && argument.alias_info()->isWrite();
+    if (value.isTensor()) {
+      value = swap(value.toTensor(), written);
+    } else if (value.isTensorList()) {
+      c10::List<at::Tensor> swapped;
+      for (const at::Tensor& tensor : value.toTensorList()) swapped.push_back(swap(tensor, written));
+      value = std::move(swapped);
+    } else if (value.isOptionalTensorList()) {
+      c10::List<std::optional<at::Tensor>> swapped;
+      for (const std::optional<at::Tensor>& tensor : value.toOptionalTensorList()) {
+        swapped.push_back(tensor ? std::make_optional(swap(*tensor, written)) : std::nullopt);
+      }
+      value = std::move(swapped);
+    } else if (value.isDevice()) {
+      if (value.toDevice().is_privateuseone()) value = c10::Device(c10::kCPU);
+    } else if (value.isStorage()) {
+      if (value.toStorage().device_type() == c10::DeviceType::PrivateUse1) value = aliases_.alias(value.toStorage());
+    } else if (value.isGenerator()) {
+      value = host_generator(value.toGenerator(), device_.index());
+    } else if (value.isNone() && *argument.type() == *c10::OptionalType::create(c10::GeneratorType::get())) {
+      value = host_generator(std::nullopt, device_.index());
+    }
+  }
+
+  void adopt_result(c10::IValue& value) {
+    if (value.isTensor()) {
+      value = aliases_.adopt(std::move(value).toTensor(), device_);
+    } else if (value.isTensorList()) {
+      c10::List<at::Tensor> adopted;
+      for (const at::Tensor& tensor : value.toTensorList()) adopted.push_back(aliases_.adopt(tensor, device_));
+      value = std::move(adopted);
+    }
+  }
+
+  const c10::OperatorHandle& op_;
+  const c10::FunctionSchema& schema_;
+  torch::jit::Stack& stack_;
+  const size_t first_;
+  c10::Device device_ = c10::kCPU;
+  Aliases aliases_;
+  c10::SmallVector<at::Tensor, 2> written_;
+};
+
+void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) { run_cpu_kernel(op, stack); }
+
+TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>()); }
+
+} // namespace
+
+void run_cpu_kernel(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU), op.operator_name(),
+      " is not implemented for the neuron device: torch has no CPU kernel of it to run in its place");
+  check_not_forked();
+  Call(op, stack).run();
+}
+
+} // namespace neuron

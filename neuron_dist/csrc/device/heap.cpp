@@ -1,0 +1,266 @@
+#include "csrc/device/heap.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <iterator>
+#include <string>
+
+#include "csrc/device/arena.h"
+
+namespace neuron {
+
+namespace {
+
+// The sizes of torch's CUDA allocator, so that memory figures compare.
+constexpr size_t kAlignment = 512;
+constexpr size_t kSmallLimit = size_t{1} << 20; // requests up to this share small segments
+constexpr size_t kSegment = size_t{2} << 20; // granularity of segments, and the size of a small one
+constexpr size_t kLargeSegment = size_t{20} << 20; // for requests below kOwnSegment
+constexpr size_t kOwnSegment = size_t{10} << 20; // from here on a segment fits its request
+
+size_t round_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+std::string readable(size_t bytes) {
+  const bool large = bytes >= size_t{1} << 30;
+  char text[32];
+  std::snprintf(
+      text, sizeof text, "%.2f %s", static_cast<double>(bytes) / static_cast<double>(large ? 1 << 30 : 1 << 20),
+      large ? "GiB" : "MiB");
+  return text;
+}
+
+size_t segment_size(Pool pool, size_t rounded) {
+  if (pool == Pool::kSmall) return kSegment;
+  return rounded < kOwnSegment ? kLargeSegment : round_up(rounded, kSegment);
+}
+
+bool is_whole_segment(const Block* block) { return !block->previous && !block->next; }
+
+} // namespace
+
+Heap::Heap(int device) : device_(device), limit_(Arena::capacity() / kSegment * kSegment) {
+  unreserved_.emplace(Arena::instance().device_base(device), limit_);
+}
+
+void* Heap::allocate(size_t bytes) {
+  if (bytes == 0) return nullptr;
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (bytes > limit_) out_of_memory(bytes, "");
+  const size_t rounded = round_up(bytes, kAlignment);
+  const Pool pool = rounded <= kSmallLimit ? Pool::kSmall : Pool::kLarge;
+  Block* block = take_free(pool, rounded);
+  if (!block) block = take_segment(pool, bytes, rounded);
+  split(block, rounded);
+  block->in_use = true;
+  block->requested = bytes;
+  in_use_.emplace(block->address, block);
+  count(stats_.allocation, pool, 1);
+  count(stats_.active, pool, 1);
+  count(stats_.allocated_bytes, pool, static_cast<int64_t>(block->size));
+  count(stats_.active_bytes, pool, static_cast<int64_t>(block->size));
+  count(stats_.requested_bytes, pool, static_cast<int64_t>(bytes));
+  return block->address;
+}
+
+void Heap::free(void* address) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const auto found = in_use_.find(address);
+  TORCH_INTERNAL_ASSERT(found != in_use_.end(), "no allocation of neuron:", device_, " starts at ", address);
+  Block* block = found->second;
+  in_use_.erase(found);
+  count(stats_.allocation, block->pool, -1);
+  count(stats_.active, block->pool, -1);
+  count(stats_.allocated_bytes, block->pool, -static_cast<int64_t>(block->size));
+  count(stats_.active_bytes, block->pool, -static_cast<int64_t>(block->size));
+  count(stats_.requested_bytes, block->pool, -static_cast<int64_t>(block->requested));
+  block->in_use = false;
+  insert_free(coalesce(block));
+}
+
+void Heap::empty_cache() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  release_free_segments();
+}
+
+Block* Heap::take_free(Pool pool, size_t rounded) {
+  Block key{nullptr, rounded, pool};
+  const auto found = free_blocks(pool).lower_bound(&key);
+  if (found == free_blocks(pool).end()) return nullptr;
+  Block* block = *found;
+  remove_free(block);
+  return block;
+}
+
+// A new segment; if there is no room, or the host cannot back one, once more after giving back what is cached.
+Block* Heap::take_segment(Pool pool, size_t requested, size_t rounded) {
+  std::string host_reason;
+  for (const bool retry : {false, true}) {
+    if (retry) {
+      ++stats_.num_alloc_retries;
+      release_free_segments();
+    }
+    for (const size_t bytes : {segment_size(pool, rounded), round_up(rounded, kSegment)}) {
+      try {
+        if (Block* block = commit_segment(pool, bytes)) return block;
+      } catch (const c10::OutOfMemoryError& error) {
+        host_reason = error.what_without_backtrace();
+      }
+    }
+  }
+  out_of_memory(requested, host_reason);
+}
+
+// Null if the device has no room for it.
+Block* Heap::commit_segment(Pool pool, size_t bytes) {
+  if (static_cast<size_t>(stats_.reserved_bytes[0].current) + bytes > limit_) return nullptr;
+  const auto range = std::find_if(
+      unreserved_.begin(), unreserved_.end(), [bytes](const auto& entry) { return entry.second >= bytes; });
+  if (range == unreserved_.end()) return nullptr;
+  const auto [address, available] = *range;
+  Arena::instance().commit(address, bytes);
+  unreserved_.erase(range);
+  if (available > bytes) unreserved_.emplace(address + bytes, available - bytes);
+  ++stats_.num_device_alloc;
+  count(stats_.segment, pool, 1);
+  count(stats_.reserved_bytes, pool, static_cast<int64_t>(bytes));
+  return new Block{address, bytes, pool};
+}
+
+// Returns the free remainder of a block that is about to be used.
+void Heap::split(Block* block, size_t rounded) {
+  const size_t rest = block->size - rounded;
+  if (rest < (block->pool == Pool::kSmall ? kAlignment : kSmallLimit + 1)) return;
+  block->size = rounded;
+  Block* remainder = new Block{block->address + rounded, rest, block->pool};
+  remainder->previous = block;
+  remainder->next = block->next;
+  if (block->next) block->next->previous = remainder;
+  block->next = remainder;
+  insert_free(remainder);
+}
+
+Block* Heap::coalesce(Block* block) {
+  if (Block* next = block->next; next && !next->in_use) {
+    remove_free(next);
+    block->size += next->size;
+    block->next = next->next;
+    if (block->next) block->next->previous = block;
+    delete next;
+  }
+  if (Block* previous = block->previous; previous && !previous->in_use) {
+    remove_free(previous);
+    previous->size += block->size;
+    previous->next = block->next;
+    if (previous->next) previous->next->previous = previous;
+    delete block;
+    return previous;
+  }
+  return block;
+}
+
+void Heap::insert_free(Block* block) {
+  free_blocks(block->pool).insert(block);
+  if (is_whole_segment(block)) return;
+  count(stats_.inactive_split, block->pool, 1);
+  count(stats_.inactive_split_bytes, block->pool, static_cast<int64_t>(block->size));
+}
+
+void Heap::remove_free(Block* block) {
+  free_blocks(block->pool).erase(block);
+  if (is_whole_segment(block)) return;
+  count(stats_.inactive_split, block->pool, -1);
+  count(stats_.inactive_split_bytes, block->pool, -static_cast<int64_t>(block->size));
+}
+
+void Heap::release_free_segments() {
+  for (FreeBlocks& blocks : free_) {
+    for (auto it = blocks.begin(); it != blocks.end();) {
+      Block* block = *it;
+      if (!is_whole_segment(block)) {
+        ++it;
+        continue;
+      }
+      it = blocks.erase(it);
+      Arena::instance().release(block->address, block->size);
+      ++stats_.num_device_free;
+      count(stats_.segment, block->pool, -1);
+      count(stats_.reserved_bytes, block->pool, -static_cast<int64_t>(block->size));
+      auto range = unreserved_.emplace(block->address, block->size).first;
+      if (const auto next = std::next(range); next != unreserved_.end() && next->first == range->first + range->second) {
+        range->second += next->second;
+        unreserved_.erase(next);
+      }
+      if (range != unreserved_.begin()) {
+        if (const auto before = std::prev(range); before->first + before->second == range->first) {
+          before->second += range->second;
+          unreserved_.erase(range);
+        }
+      }
+      delete block;
+    }
+  }
+}
+
+void Heap::out_of_memory(size_t bytes, const std::string& host_reason) {
+  ++stats_.num_ooms;
+  const auto used = static_cast<size_t>(stats_.allocated_bytes[0].current);
+  const auto reserved = static_cast<size_t>(stats_.reserved_bytes[0].current);
+  const std::string limit =
+      limit_ < Arena::capacity() / kSegment * kSegment ? " (limited to " + readable(limit_) + " of it)" : "";
+  TORCH_CHECK_WITH(
+      OutOfMemoryError, false, "neuron:", device_, " out of memory. Tried to allocate ", readable(bytes),
+      ". The device has ", readable(Arena::capacity()), " of HBM", limit, "; ", readable(used),
+      " are in use by tensors and ", readable(reserved - used), " are cached, free but in pieces. ", host_reason);
+}
+
+void Heap::count(c10::CachingDeviceAllocator::StatArray& stat, Pool pool, int64_t amount) {
+  for (const size_t entry : {size_t{0}, pool == Pool::kSmall ? size_t{1} : size_t{2}}) {
+    if (amount >= 0) {
+      stat[entry].increase(static_cast<size_t>(amount));
+    } else {
+      stat[entry].decrease(static_cast<size_t>(-amount));
+    }
+  }
+}
+
+void Heap::set_memory_fraction(double fraction) {
+  TORCH_CHECK(fraction >= 0 && fraction <= 1, "a memory fraction is from 0 to 1, not ", fraction);
+  std::lock_guard<std::mutex> lock(mutex_);
+  limit_ = static_cast<size_t>(static_cast<double>(Arena::capacity()) * fraction) / kSegment * kSegment;
+}
+
+c10::CachingDeviceAllocator::DeviceStats Heap::stats() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return stats_;
+}
+
+namespace {
+
+template <class Reset>
+void for_each_stat(c10::CachingDeviceAllocator::DeviceStats& stats, Reset reset) {
+  for (auto* array :
+       {&stats.allocation, &stats.segment, &stats.active, &stats.inactive_split, &stats.allocated_bytes,
+        &stats.reserved_bytes, &stats.active_bytes, &stats.inactive_split_bytes, &stats.requested_bytes}) {
+    for (auto& stat : *array) reset(stat);
+  }
+}
+
+} // namespace
+
+void Heap::reset_accumulated_stats() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  for_each_stat(stats_, [](auto& stat) { stat.reset_accumulated(); });
+  stats_.num_alloc_retries = stats_.num_ooms = stats_.num_device_alloc = stats_.num_device_free = 0;
+}
+
+void Heap::reset_peak_stats() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  for_each_stat(stats_, [](auto& stat) { stat.reset_peak(); });
+}
+
+std::pair<size_t, size_t> Heap::free_and_total() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return {Arena::capacity() - static_cast<size_t>(stats_.reserved_bytes[0].current), Arena::capacity()};
+}
+
+} // namespace neuron

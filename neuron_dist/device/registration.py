@@ -1,0 +1,21 @@
+"""Names PrivateUse1 ``neuron`` and hangs ``torch.neuron`` and the tensor methods on torch."""
+
+import importlib
+import sys
+
+import torch
+
+from neuron_dist.device import runtime
+
+
+def register_device() -> None:
+    """Idempotent, and safe while ``neuron_dist.device`` itself is still being imported."""
+    runtime.configure()
+    if torch._C._get_privateuse1_backend_name() == "neuron":
+        return
+    torch.utils.rename_privateuse1_backend("neuron")
+    torch._register_device_module("neuron", sys.modules["neuron_dist.device"])
+    torch.utils.generate_methods_for_privateuse1_backend(
+        for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=True
+    )
+    importlib.import_module("neuron_dist.device")
