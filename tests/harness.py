@@ -88,7 +88,7 @@ def run(
                 stack = Path(stacks, str(rank))
                 rank_env = {**launch_env, "RANK": str(rank), "LOCAL_RANK": str(rank)}
                 process = _context.Process(
-                    target=_child, args=(child_end, stack, rank_env, backend, timeout, fn, args), daemon=True
+                    target=_child, args=(child_end, stack, rank_env, backend, timeout, fn, args)
                 )
                 process.start()
                 child_end.close()
