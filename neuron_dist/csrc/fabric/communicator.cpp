@@ -22,7 +22,7 @@ constexpr uint32_t kFailureWritten = 2;
 SpinPolicy spin_policy(int ranks) {
   cpu_set_t cores;
   const int usable = sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
-  return ranks <= usable ? SpinPolicy{4000, 0} : SpinPolicy{0, 20};
+  return ranks <= usable ? SpinPolicy{1000, 50} : SpinPolicy{0, 50};
 }
 
 // Bytes of every segment of the call, or kUneven.
