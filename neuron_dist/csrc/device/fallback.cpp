@@ -2,7 +2,9 @@
 
 #include <array>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <unordered_set>
 
 #include <ATen/core/Generator.h>
 #include <ATen/core/List.h>
@@ -22,6 +24,11 @@ namespace {
 constexpr std::array<std::string_view, 6> kTakesHostTensors{
     "aten::index",         "aten::index_put_",          "aten::_index_put_impl_",
     "aten::_unsafe_index", "aten::_unsafe_index_put",   "aten::_pack_padded_sequence"};
+
+bool takes_generator(const c10::Argument& argument) {
+  const auto* optional = argument.real_type()->castRaw<c10::OptionalType>();
+  return optional && optional->getElementType()->kind() == c10::TypeKind::GeneratorType;
+}
 
 // One call: swaps the arguments on the stack for CPU aliases, runs the kernel, swaps the results back.
 class Call {
@@ -107,7 +114,7 @@ class Call {
       if (value.toStorage().device_type() == c10::DeviceType::PrivateUse1) value = aliases_.alias(value.toStorage());
     } else if (value.isGenerator()) {
       value = host_generator(value.toGenerator(), device_.index());
-    } else if (value.isNone() && *argument.type() == *c10::OptionalType::create(c10::GeneratorType::get())) {
+    } else if (value.isNone() && takes_generator(argument)) {
       value = host_generator(std::nullopt, device_.index());
     }
   }
@@ -134,6 +141,31 @@ class Call {
 void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) { run_cpu_kernel(op, stack); }
 
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>()); }
+
+// Whether an operator that torch can also compose of others should run as one CPU kernel call. It saves a call for each
+// part; convolution's parts would look for a kernel of the device's own.
+bool runs_whole(const c10::OperatorHandle& op) {
+  const std::string& name = op.schema().name();
+  return name.rfind("aten::_foreach_", 0) == 0 || name == "aten::convolution" || name == "aten::_convolution" ||
+      name == "aten::convolution_backward" || op.hasKernelForDispatchKey(c10::DispatchKey::CPU);
+}
+
+// The dispatcher prefers these generic kernels to a fallback, so the operators are registered one by one.
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  auto& dispatcher = c10::Dispatcher::singleton();
+  std::unordered_set<c10::OperatorName> generic;
+  for (const auto key :
+       {c10::DispatchKey::CompositeExplicitAutograd, c10::DispatchKey::CompositeExplicitAutogradNonFunctional,
+        c10::DispatchKey::CompositeImplicitAutograd}) {
+    for (const c10::OperatorName& name : dispatcher.getRegistrationsForDispatchKey(key)) generic.insert(name);
+  }
+  const std::string_view aten = "aten::";
+  for (const c10::OperatorName& name : generic) {
+    if (name.name.rfind(aten, 0) != 0 || !runs_whole(*dispatcher.findOp(name))) continue;
+    const std::string full_name = c10::toString(name);
+    m.impl(full_name.c_str() + aten.size(), torch::CppFunction::makeFromBoxedFunction<&fallback>());
+  }
+}
 
 } // namespace
 
