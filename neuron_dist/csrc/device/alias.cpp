@@ -58,6 +58,11 @@ at::Tensor make_alias(const at::Tensor& tensor, c10::Storage storage) {
   return at::Tensor(std::move(impl));
 }
 
+void check_dense(const at::Tensor& tensor) {
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      tensor.has_storage(), "the neuron device has dense tensors only, none of layout ", tensor.layout());
+}
+
 // Whether a CPU storage can become a neuron storage as it is.
 bool has_landed(const c10::StorageImpl& storage) {
   return storage.data() ? Arena::exists() && Arena::instance().contains(storage.data()) : storage.nbytes() == 0;
@@ -65,7 +70,10 @@ bool has_landed(const c10::StorageImpl& storage) {
 
 } // namespace
 
-at::Tensor cpu_alias(const at::Tensor& tensor) { return make_alias(tensor, make_alias(tensor.storage())); }
+at::Tensor cpu_alias(const at::Tensor& tensor) {
+  check_dense(tensor);
+  return make_alias(tensor, make_alias(tensor.storage()));
+}
 
 c10::Storage Aliases::alias(const c10::Storage& storage) {
   for (const AliasedStorage& known : storages_) {
@@ -76,6 +84,7 @@ c10::Storage Aliases::alias(const c10::Storage& storage) {
 }
 
 at::Tensor Aliases::alias(const at::Tensor& tensor) {
+  check_dense(tensor);
   tensors_.push_back({tensor, make_alias(tensor, alias(tensor.storage()))});
   return tensors_.back().alias;
 }
@@ -99,6 +108,7 @@ c10::Storage Aliases::adopt(const c10::Storage& storage, c10::Device device) {
 
 at::Tensor Aliases::adopt(at::Tensor output, c10::Device device) {
   if (!output.defined() || !output.is_cpu()) return output;
+  check_dense(output);
   for (const AliasedTensor& known : tensors_) {
     if (known.alias.is_same(output)) return known.tensor;
   }

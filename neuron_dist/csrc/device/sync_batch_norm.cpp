@@ -1,6 +1,7 @@
 // The parts of batch normalisation that torch.nn.SyncBatchNorm runs around its collectives. Input is [N, C, ...];
 // statistics are [C], in float32 for 16-bit inputs.
 #include <ATen/ATen.h>
+#include <ATen/OpMathType.h>
 #include <torch/library.h>
 
 namespace neuron {
