@@ -45,7 +45,7 @@ class Call {
           c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::DispatchKeySet(c10::DispatchKey::AutocastCPU));
       op_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack_);
     }
-    for (const at::Tensor& tensor : written_) aliases_.write_back(tensor, device_);
+    aliases_.write_back(device_);
     for (size_t i = first_; i < stack_.size(); ++i) adopt_result(stack_[i]);
   }
 
@@ -73,12 +73,9 @@ class Call {
     return true;
   }
 
-  at::Tensor swap(const at::Tensor& tensor, bool written) {
+  at::Tensor swap(at::Tensor tensor, bool written) {
     if (!tensor.defined()) return tensor;
-    if (tensor.device() == device_) {
-      if (written) written_.push_back(tensor);
-      return aliases_.alias(tensor);
-    }
+    if (tensor.device() == device_) return aliases_.alias(std::move(tensor), written);
     TORCH_CHECK(
         !tensor.is_privateuseone() &&
             (!tensor.is_cpu() || (tensor.dim() == 0 && !written) || takes_host_tensors()),
@@ -97,7 +94,7 @@ class Call {
   void swap_argument(c10::IValue& value, const c10::Argument& argument) {
     const bool written = argument.alias_info() && argument.alias_info()->isWrite();
     if (value.isTensor()) {
-      value = swap(value.toTensor(), written);
+      value = swap(std::move(value).toTensor(), written);
     } else if (value.isTensorList()) {
       c10::List<at::Tensor> swapped;
       for (const at::Tensor& tensor : value.toTensorList()) swapped.push_back(swap(tensor, written));
@@ -135,7 +132,6 @@ class Call {
   const size_t first_;
   c10::Device device_ = c10::kCPU;
   Aliases aliases_;
-  c10::SmallVector<at::Tensor, 2> written_;
 };
 
 void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) { run_cpu_kernel(op, stack); }
