@@ -1,4 +1,3 @@
-#include <ATen/ops/_has_compatible_shallow_copy_type_native.h>
 #include <c10/core/Stream.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>
@@ -46,6 +45,11 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("record_stream", &record_stream);
   m.impl("_has_compatible_shallow_copy_type", &has_compatible_shallow_copy_type);
 }
+
+// A copy between tensors of which one is lazily conjugated or negated is the CPU kernel's to resolve; torch's own answer,
+// a clone first, would come back here.
+TORCH_LIBRARY_IMPL(aten, Conjugate, m) { m.impl("_copy_from", torch::CppFunction::makeFallthrough()); }
+TORCH_LIBRARY_IMPL(aten, Negative, m) { m.impl("_copy_from", torch::CppFunction::makeFallthrough()); }
 
 } // namespace
 
