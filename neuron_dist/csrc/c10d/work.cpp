@@ -23,15 +23,22 @@ std::vector<c10::Device> accelerators(const std::vector<at::Tensor>& tensors) {
 
 Work::Work(
     int rank, c10d::OpType type, uint64_t sequence_number, const char* title, const std::vector<at::Tensor>& inputs,
-    std::vector<at::Tensor> outputs)
-    : c10d::Work(rank, type, title, inputs), sequence_number_(sequence_number), outputs_(std::move(outputs)) {}
+    std::vector<at::Tensor> outputs, std::shared_ptr<std::atomic<bool>> followed)
+    : c10d::Work(rank, type, title, inputs),
+      sequence_number_(sequence_number),
+      outputs_(std::move(outputs)),
+      followed_(std::move(followed)) {}
 
 FuturePtr Work::getFuture() {
   std::unique_lock lock(mutex_);
   if (future_) return future_;
   future_ = c10::make_intrusive<c10::ivalue::Future>(
       c10::ListType::create(c10::TensorType::get()), accelerators(outputs_));
-  if (completed_) settle(*future_, outputs_, exception_);
+  if (completed_) {
+    settle(*future_, outputs_, exception_);
+  } else {
+    *followed_ = true;
+  }
   return future_;
 }
 

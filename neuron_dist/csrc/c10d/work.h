@@ -1,5 +1,8 @@
 #pragma once
 
+#include <atomic>
+#include <memory>
+
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
 namespace neuron {
@@ -9,10 +12,12 @@ using FuturePtr = c10::intrusive_ptr<c10::ivalue::Future>;
 // One operation under way: a collective, several coalesced ones, or a transfer.
 class Work : public c10d::Work {
  public:
-  // `outputs` are the tensors that the future yields, as a list.
+  // `outputs` are the tensors that the future yields, as a list. `followed`, the group's, is set when a future is
+  // given out before the operation has ended.
   Work(
       int rank, c10d::OpType type, uint64_t sequence_number, const char* title,
-      const std::vector<at::Tensor>& inputs, std::vector<at::Tensor> outputs);
+      const std::vector<at::Tensor>& inputs, std::vector<at::Tensor> outputs,
+      std::shared_ptr<std::atomic<bool>> followed);
 
   std::vector<at::Tensor> result() override { return outputs_; }
   FuturePtr getFuture() override;
@@ -28,6 +33,7 @@ class Work : public c10d::Work {
 
   uint64_t sequence_number_;
   std::vector<at::Tensor> outputs_;
+  std::shared_ptr<std::atomic<bool>> followed_;
   FuturePtr future_; // made when asked for
   int source_ = -1;
 };
