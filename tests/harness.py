@@ -35,7 +35,10 @@ GRACE = 10.0  # seconds that the other ranks have to end once one has failed
 _PR_SET_PDEATHSIG = 1
 
 _context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(["torch", "torch.nn.parallel.distributed", "numpy", "pytest"])
+_context.set_forkserver_preload(
+    ["torch", "torch.nn.parallel.distributed", "torch.distributed.fsdp", "torch.distributed.tensor.parallel"]
+    + ["torch.distributed.checkpoint.state_dict", "torch.distributed.pipelining", "numpy", "pytest"]
+)
 
 
 class RanksFailed(AssertionError):
