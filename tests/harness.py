@@ -36,8 +36,15 @@ _PR_SET_PDEATHSIG = 1
 
 _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(
-    ["torch", "torch.nn.parallel.distributed", "torch.distributed.fsdp", "torch.distributed.tensor.parallel"]
-    + ["torch.distributed.checkpoint.state_dict", "torch.distributed.pipelining", "numpy", "pytest"]
+    [
+        "torch.distributed.checkpoint.state_dict",
+        "torch.distributed.fsdp",
+        "torch.distributed.pipelining",
+        "torch.distributed.tensor.parallel",
+        "torch.nn.parallel.distributed",
+        "numpy",
+        "pytest",
+    ]
 )
 
 

@@ -61,7 +61,7 @@ def collectives_in_callbacks(rank, world_size):
         40_000,
         7,
         90_000,
-    ):  # of other sizes, so that a rank that takes them in another order is found out
+    ):  # that differ, so that another order raises
         work = dist.all_reduce(torch.ones(size, device="neuron"), async_op=True)
         futures.append(work.get_future().then(sum_again).then(lambda done: done.value() * 2))
     for future in futures:

@@ -31,9 +31,7 @@ def survive(rank, world_size, ending, waiting):
         time.sleep(0.3)
         ENDINGS[ending]()
     began = time.monotonic()
-    with pytest.raises(
-        dist.DistBackendError, match=r"rank 2 \(pid \d+\) (has exited|exited with|was killed by)"
-    ):
+    with pytest.raises(dist.DistBackendError, match=r"rank 2 \(pid \d+\) (has exited|exited with|was killed by)"):
         WAITS[waiting]()
     return time.monotonic() - began
 
@@ -52,8 +50,7 @@ def unfinished(rank, world_size):
         time.sleep(3)
         return
     with pytest.raises(
-        dist.DistBackendError,
-        match=r"timed out after 1000 ms: still waiting for rank 2 \(pid \d+, last at #1\)",
+        dist.DistBackendError, match=r"timed out after 1000 ms: still waiting for rank 2 \(pid \d+, last at #1\)"
     ):
         dist.all_reduce(torch.ones(3, device="neuron"))
 

@@ -40,7 +40,7 @@ def make(model: Callable[[], nn.Module] = Net) -> nn.Module:
 
 
 def batch(step: int, rank: int = 0, world_size: int = 1) -> tuple[Tensor, Tensor]:
-    """Inputs (rows, WIDTH) and classes (rows) of one step: all of the global batch, or a rank's part of it."""
+    """Inputs (rows, WIDTH) and classes (rows) of one step: the global batch, or a rank's part of it."""
     generator = torch.Generator().manual_seed(100 + step)
     inputs = torch.randn(BATCH, WIDTH, generator=generator)
     classes = torch.randint(4, (BATCH,), generator=generator)
@@ -89,7 +89,7 @@ def trained(
 def assert_state(
     actual: Mapping[str, Tensor], expected: Mapping[str, Tensor], rtol: float = RTOL, atol: float = ATOL
 ) -> None:
-    """Compare all entries, whatever device they lie on; DTensors are gathered, which all ranks must join in."""
+    """Compare all entries on the CPU; DTensors are gathered, which all ranks must join in."""
     actual = {name: getattr(tensor, "full_tensor", lambda t=tensor: t)() for name, tensor in actual.items()}
     assert actual.keys() == expected.keys()
     for name, tensor in expected.items():
