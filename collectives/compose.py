@@ -30,7 +30,7 @@ def reverse(schedule: Schedule) -> Schedule:
     """The dual: run backwards, every copy a reduce and every reduce a copy. An all-gather gives a reduce-scatter."""
     op = _REVERSED[schedule.op]
     order = slice(None, None, -1)
-    columns = {name: getattr(schedule, name)[order] for name in COLUMNS}
+    columns = {name: column[order] for name, column in schedule.columns.items()}
     columns["step"] = schedule.steps - 1 - columns["step"]
     columns["src"], columns["dst"] = columns["dst"], columns["src"]
     columns["reduce"] = np.full(schedule.transfers, OPS[op].reduces)
@@ -156,7 +156,7 @@ def merge_intervals(schedule: Schedule) -> Schedule:
     """The same transfers with adjacent chunk intervals of one message joined."""
     keys = [getattr(schedule, name) for name in ("lo", "channel", "reduce", "dst", "src", "step")]
     order = np.lexsort(keys)
-    columns = {name: getattr(schedule, name)[order] for name in COLUMNS}
+    columns = {name: column[order] for name, column in schedule.columns.items()}
     if not len(order):
         return schedule
     same = columns["lo"][1:] == columns["hi"][:-1]
@@ -177,19 +177,16 @@ def derive(schedule: Schedule, op: str, root: int = 0) -> Schedule:
     """
     if schedule.op == op:
         return schedule
-    if schedule.op == "all_gather" and op in ("reduce_scatter", "all_reduce", "reduce"):
+    if schedule.op == "all_gather" and op in ("reduce_scatter", "all_reduce", "broadcast", "reduce"):
         return derive(reverse(schedule), op, root)
     if schedule.op == "reduce_scatter":
         if op == "all_gather":
             return reverse(schedule)
         if op == "all_reduce":
             return then(op, schedule, reverse(schedule))
-        if op == "reduce":
-            return replace(then(op, schedule, _to_root(schedule, root)), root=root)
-        if op == "broadcast":
-            return reverse(derive(schedule, "reduce", root))
-    if schedule.op == "all_gather" and op == "broadcast":
-        return derive(reverse(schedule), op, root)
+        if op in ("broadcast", "reduce"):
+            broadcast = _by_scatter(reverse(schedule), root)
+            return broadcast if op == "broadcast" else reverse(broadcast)
     if _REVERSED.get(schedule.op) == op and schedule.root == root:
         return reverse(schedule)
     if (schedule.op, op) == ("broadcast", "all_reduce"):
@@ -199,13 +196,12 @@ def derive(schedule: Schedule, op: str, root: int = 0) -> Schedule:
     raise Unsupported(f"{op} does not follow from the {schedule.op} of {schedule.name or 'this algorithm'}")
 
 
-def _to_root(schedule: Schedule, root: int) -> Schedule:
-    """Every rank hands its finished chunks to the root, in one step."""
-    chunk = np.arange(schedule.chunks)
-    hand_over = transfers(
-        "gather", schedule.ranks, step=0, src=schedule.block, dst=root, lo=chunk, reduce=False, channel=0
-    )
-    return merge_intervals(hand_over)
+def _by_scatter(all_gather: Schedule, root: int) -> Schedule:
+    """A broadcast: in one step the root hands every rank its block, then they gather; the root needs nothing back."""
+    chunk = np.arange(all_gather.chunks)
+    hand_out = transfers("scatter", all_gather.ranks, step=0, src=root, dst=all_gather.block, lo=chunk)
+    gather = all_gather.where(all_gather.dst != root)
+    return replace(then("broadcast", gather.with_columns(**merge_intervals(hand_out).columns), gather), root=root)
 
 
 def check_chunks(schedule: Schedule) -> None:

@@ -90,6 +90,10 @@ class Schedule:
         edges = np.stack([self.start, self.start + self.width], axis=1)
         return edges * whole + edges * rest // self.units
 
+    @property
+    def columns(self) -> dict[str, np.ndarray]:
+        return {name: getattr(self, name) for name in COLUMNS}
+
     def rows(self, step: int) -> slice:
         """The transfers of one step."""
         first, last = np.searchsorted(self.step, [step, step + 1])
@@ -97,11 +101,11 @@ class Schedule:
 
     def where(self, mask: np.ndarray) -> Schedule:
         """The schedule with only the transfers of the mask."""
-        return self.with_columns(**{name: getattr(self, name)[mask] for name in COLUMNS})
+        return self.with_columns(**{name: column[mask] for name, column in self.columns.items()})
 
     def with_columns(self, **columns: np.ndarray) -> Schedule:
         """The schedule with some columns replaced, sorted again."""
-        table = {name: columns.get(name, getattr(self, name)) for name in COLUMNS}
+        table = self.columns | columns
         order = np.argsort(table["step"], kind="stable")
         if (np.diff(order) != 1).any():
             table = {name: column[order] for name, column in table.items()}

@@ -13,6 +13,7 @@ import numpy as np
 from ...topology import Group
 from ..compose import fold, side_by_side
 from ..schedule import Schedule
+from .direct import exchange
 from .grid import chip_lattice, inside_chips, on_axes, rotations
 from .ring import arc
 
@@ -27,6 +28,8 @@ def hypercube_reduce_scatter(chips: np.ndarray, copies: int | None = None) -> Sc
     if any(extent & (extent - 1) for extent in chips.shape):
         core = 1 << chips.size.bit_length() - 1
         return fold(hypercube_reduce_scatter(np.arange(core), copies), chips.size)
+    if chips.size == 1:
+        return exchange(1)
     cube = chips
     for axis, extent in enumerate(chips.shape):
         cube = cube.take(np.argsort(_gray(extent)), axis)
