@@ -54,7 +54,8 @@ class Profile:
     """Everything about a schedule on a group that does not depend on the size: price any size from it.
 
     By step: ``alpha_us``, ``link_us`` (per byte of the busiest link) and ``hbm_us`` (per byte of the busiest core).
-    ``link_time`` is us per byte by step and link, kept only for pipelined schedules; ``link_total`` its sum.
+    ``link_total``: us per byte by link. ``pipeline``: us per byte by step and link, and by step and core, kept only for
+    pipelined schedules.
     """
 
     schedule: Schedule
@@ -63,7 +64,7 @@ class Profile:
     link_us: np.ndarray
     hbm_us: np.ndarray
     link_total: np.ndarray
-    link_time: np.ndarray | None
+    pipeline: tuple[np.ndarray, np.ndarray] | None
     bound_us: float  # per byte
 
     @property
@@ -110,25 +111,17 @@ class Profile:
         )
 
     def _piece_counts(self, size: int) -> list[int]:
-        if self.link_time is None:
+        if self.pipeline is None:
             return [1]
         most = min(MOST_PIECES, max(1, size // (LEAST_PIECE_BYTES * self.schedule.chunks)))
         return [1 << i for i in range(most.bit_length())]
 
     def _parts(self, size: int, pieces: int) -> tuple[float, float, float, int]:
         """alpha, beta, HBM (us) and the pieces."""
-        if pieces == 1 or self.link_time is None:
+        if pieces == 1 or self.pipeline is None:
             return float(self.alpha_us.sum()), float(self.link_us.sum()) * size, float(self.hbm_us.sum()) * size, 1
-        # Tick t has the steps t - pieces + 1 to t under way: a window over the running sum.
-        def windows(by_step: np.ndarray) -> np.ndarray:
-            steps = len(by_step)
-            total = np.concatenate([np.zeros((1, *by_step.shape[1:])), np.cumsum(by_step, axis=0)])
-            ends = np.arange(1, steps + pieces)
-            return total[np.minimum(ends, steps)] - total[np.maximum(ends - pieces, 0)]
-
         alpha = float(self.alpha_us.max()) * (len(self.alpha_us) + pieces - 1)
-        beta = float(windows(self.link_time).max(axis=1).sum()) * size / pieces
-        hbm = float(windows(self.hbm_us).sum()) * size / pieces
+        beta, hbm = (float(_windows(part, pieces).max(axis=1).sum()) * size / pieces for part in self.pipeline)
         return alpha, beta, hbm, pieces
 
 
@@ -164,9 +157,18 @@ def profile(schedule: Schedule, group: Group) -> Profile:
         total += load
         if kept is not None:
             kept[step] = load
-    hbm = _touches(schedule, steps).max(axis=1, initial=0.0) / topology.hbm_gbps_per_core / 1e3
+    hbm = _touches(schedule, steps) * (1e-3 / topology.hbm_gbps_per_core)
+    pipeline = (kept, hbm) if kept is not None else None
     bound = bound_us_per_byte(schedule.op, group, schedule.root, schedule.pairs)
-    return Profile(schedule, group, alpha, busiest, hbm, total, kept, bound)
+    return Profile(schedule, group, alpha, busiest, hbm.max(axis=1, initial=0.0), total, pipeline, bound)
+
+
+def _windows(by_step: np.ndarray, pieces: int) -> np.ndarray:
+    """By tick: the sum of the steps under way, t - pieces + 1 to t in tick t."""
+    steps = len(by_step)
+    total = np.concatenate([np.zeros((1, by_step.shape[1])), np.cumsum(by_step, axis=0)])
+    ends = np.arange(1, steps + pieces)
+    return total[np.minimum(ends, steps)] - total[np.maximum(ends - pieces, 0)]
 
 
 def _touches(schedule: Schedule, steps: int) -> np.ndarray:
