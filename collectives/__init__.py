@@ -1,10 +1,10 @@
 """What the algorithms are: schedules, verified, priced, chosen and drawn. Pure Python and NumPy, no torch.
 
-    group = Group(load("trn2.48xlarge"))
-    schedule = build("all_reduce", choose("all_reduce", group, 1 << 20), group)
-    verify(schedule, group)
-    price(schedule, group, 1 << 20).time_us
-    reduction_order(schedule).program(chunk=0)
+group = Group(load("trn2.48xlarge"))
+schedule = build("all_reduce", choose("all_reduce", group, 1 << 20), group)
+verify(schedule, group)
+price(schedule, group, 1 << 20).time_us
+reduction_order(schedule).program(chunk=0)
 """
 
 from .bound import bound_us_per_byte

@@ -1,9 +1,10 @@
 """The least time any schedule could need on the links of a topology: latency and memory left out.
 
-Two arguments, each over many sets of cores (single ranks, chips, nodes, half tori). A *cut*: what must enter or leave a
-set has only the links that cross its edge (ForestColl, arXiv 2402.06787: for all-gather the best cut is tight). *Traffic*:
-to combine m parts at least m - 1 sends must leave a part, and to share the result m - 1 more; all parts together have
-so many links (Patarasuk and Yuan 2009). On a torus of p chips with 2d links of B this is n (1 - 1/p) / 2dB a phase.
+Two arguments, each over many sets of cores (single ranks, chips, nodes, half tori). A *cut*: what must enter
+or leave a set has only the links that cross its edge (ForestColl, arXiv 2402.06787: for all-gather the best
+cut is tight). *Traffic*: to combine m parts at least m - 1 sends must leave a part, and to share the result m
+- 1 more; all parts together have so many links (Patarasuk and Yuan 2009). On a torus of p chips with 2d links
+of B this is n (1 - 1/p) / 2dB a phase.
 """
 
 from __future__ import annotations
@@ -33,7 +34,12 @@ def bound_us_per_byte(op: str, group: Group, root: int = 0, pairs: tuple[tuple[i
 
 
 def _must_cross(
-    op: str, share: np.ndarray, has_root: np.ndarray, p: int, ranks_in: np.ndarray, pairs: tuple[tuple[int, int], ...]
+    op: str,
+    share: np.ndarray,
+    has_root: np.ndarray,
+    p: int,
+    ranks_in: np.ndarray,
+    pairs: tuple[tuple[int, int], ...],
 ) -> tuple[np.ndarray, np.ndarray]:
     """By set: how many times S must leave and enter it."""
     rest = 1 - share
@@ -77,7 +83,11 @@ def _families(group: Group) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray
             inside = chip_sets[:, group.chips]
             used = inside.any(axis=1) & ~inside.all(axis=1)
             if used.any():
-                yield inside[used], _crossing(topology, chip_sets[used]), _crossing(topology, ~chip_sets[used])
+                yield (
+                    inside[used],
+                    _crossing(topology, chip_sets[used]),
+                    _crossing(topology, ~chip_sets[used]),
+                )
 
 
 def _chip_sets(topology: Topology) -> Iterator[np.ndarray]:

@@ -1,4 +1,4 @@
-"""From a name to a schedule: built-in algorithms, hierarchies ``inner+outer``, and a user's own, ``file.py:function``."""
+"""From a name to a schedule: built-in algorithms, ``inner+outer``, and one's own, ``file.py:function``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from ..topology import Group
 from .algorithms import ALGORITHMS, Algorithm, hierarchical
 from .algorithms.direct import point_to_point
-from .compose import check_chunks, derive, relabel
+from .compose import derive, relabel
 from .errors import CollectiveError, Unsupported
 from .ops import OPS
 from .schedule import Schedule, transfers
@@ -30,11 +30,9 @@ def build(
 ) -> Schedule:
     """The schedule of ``op`` by ``algorithm`` on the group's cores.
 
-    Args:
-        op: all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, reduce, gather, scatter, permute, send_recv.
-        algorithm: a name, ``inner+outer``, or ``path/to/file.py:function``.
-        root: the group's rank that broadcasts, reduces, gathers or scatters.
-        pairs: (src, dst) ranks of permute and send_recv.
+    Args: op: all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, reduce, gather, scatter, permute,
+        send_recv. algorithm: a name, ``inner+outer``, or ``path/to/file.py:function``. root: the group's rank
+        that broadcasts, reduces, gathers or scatters. pairs: (src, dst) ranks of permute and send_recv.
 
     Raises Unsupported if the algorithm cannot serve the op or the group, CollectiveError for an unknown name.
     """
@@ -55,17 +53,16 @@ def build(
         made = function(Group(group.topology, group.cores[order]), op)
         if not isinstance(made, Schedule):
             raise CollectiveError(f"it returned {type(made).__name__}, not a Schedule (see Draft.schedule)")
-        schedule = derive(replace(made, name=algorithm), op)
+        made = replace(made, name=algorithm)
+        made.check()
+        schedule = derive(made, op)
     except CollectiveError as error:
         raise type(error)(f"{algorithm}: {error}") from None
     except Exception as error:
         if algorithm not in ALGORITHMS and ":" in algorithm:
             raise CollectiveError(f"{algorithm}: {type(error).__name__}: {error}") from error
         raise
-    if OPS[op].rooted:
-        schedule = relabel(schedule, order)
-    check_chunks(schedule)
-    return schedule
+    return relabel(schedule, order) if OPS[op].rooted else schedule
 
 
 def find(algorithm: str) -> Algorithm:
@@ -89,18 +86,15 @@ def find(algorithm: str) -> Algorithm:
 def _from_file(path: str, name: str) -> Algorithm:
     if not Path(path).is_file():
         raise CollectiveError(f"algorithm {path}:{name}: no such file")
-    module_name = f"neuron_dist_user_{abs(hash(str(Path(path).resolve())))}"
-    module = sys.modules.get(module_name)
-    if module is None:
-        spec = importlib.util.spec_from_file_location(module_name, path)
-        if spec is None or spec.loader is None:
-            raise CollectiveError(f"algorithm {path}:{name}: not a Python file")
-        module = importlib.util.module_from_spec(spec)
-        try:
-            spec.loader.exec_module(module)
-        except Exception as error:
-            raise CollectiveError(f"algorithm {path}: {type(error).__name__}: {error}") from error
-        sys.modules[module_name] = module
+    spec = importlib.util.spec_from_file_location(f"neuron_dist_algorithm.{Path(path).stem}", path)
+    if spec is None or spec.loader is None:
+        raise CollectiveError(f"algorithm {path}:{name}: not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise CollectiveError(f"algorithm {path}: {type(error).__name__}: {error}") from error
     function = getattr(module, name, None)
     if not callable(function):
         raise CollectiveError(f"algorithm {path}:{name}: the file defines no function {name!r}")

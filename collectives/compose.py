@@ -1,7 +1,7 @@
 """How schedules make larger ones: reversed, one after the other, side by side, one inside the other.
 
-With these a ring is three lines, a torus bucket is rings nested in each other, a hierarchy is any algorithm nested in
-any other, and nobody writes an all-gather twice.
+With these a ring is three lines, a torus bucket is rings nested in each other, a hierarchy is any algorithm
+nested in any other, and nobody writes an all-gather twice.
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from math import lcm
+from typing import Any
 
 import numpy as np
 
-from .errors import CollectiveError, Unsupported
+from .errors import Unsupported
 from .ops import OPS
 from .schedule import COLUMNS, Schedule, transfers
 
@@ -27,7 +28,7 @@ _REVERSED = {
 
 
 def reverse(schedule: Schedule) -> Schedule:
-    """The dual: run backwards, every copy a reduce and every reduce a copy. An all-gather gives a reduce-scatter."""
+    """The dual: run backwards, copies and reduces exchanged. An all-gather gives a reduce-scatter."""
     op = _REVERSED[schedule.op]
     order = slice(None, None, -1)
     columns = {name: column[order] for name, column in schedule.columns.items()}
@@ -41,8 +42,12 @@ def then(op: str, *parts: Schedule) -> Schedule:
     """One after the other, over the same chunks."""
     first = parts[0]
     offsets = np.cumsum([0, *(part.steps for part in parts)])
-    columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in COLUMNS}
-    columns["step"] = np.concatenate([part.step + np.int32(o) for part, o in zip(parts, offsets, strict=False)])
+    columns: dict[str, Any] = {
+        name: np.concatenate([getattr(part, name) for part in parts]) for name in COLUMNS
+    }
+    columns["step"] = np.concatenate(
+        [part.step + np.int32(o) for part, o in zip(parts, offsets, strict=False)]
+    )
     return replace(first, op=op, pipelined=any(part.pipelined for part in parts), **columns)
 
 
@@ -57,7 +62,7 @@ def side_by_side(parts: Sequence[Schedule], weights: Sequence[int] | None = None
     chunks = channels = 0
     for part, offset, weight in zip(parts, slices, weights, strict=False):
         scale = weight * grain // part.block_units
-        shifted = {"lo": part.lo + np.int32(chunks), "hi": part.hi + np.int32(chunks)}
+        shifted: dict[str, Any] = {"lo": part.lo + np.int32(chunks), "hi": part.hi + np.int32(chunks)}
         shifted["channel"] = part.channel + np.int16(channels)
         shifted["start"] = part.block * block_units + offset + part.start % part.block_units * scale
         shifted["width"] = part.width * scale
@@ -65,14 +70,14 @@ def side_by_side(parts: Sequence[Schedule], weights: Sequence[int] | None = None
             column.append(shifted[name] if name in shifted else getattr(part, name))
         chunks += part.chunks
         channels += int(part.channel.max(initial=0)) + 1
-    joined = {name: np.concatenate(column) for name, column in columns.items()}
+    joined: dict[str, Any] = {name: np.concatenate(column) for name, column in columns.items()}
     order = np.argsort(joined["step"], kind="stable")
     joined |= {name: joined[name][order] for name in COLUMNS}
     return replace(first, units=block_units * first.spec.blocks(first.ranks), **joined)
 
 
 def nest(inner: Schedule, outer: Schedule) -> Schedule:
-    """Reduce-scatter inside every group, then among the groups: rank ``g * inner.ranks + j`` is rank j of group g.
+    """Reduce-scatter inside groups, then among them: rank ``g * inner.ranks + j`` is rank j of group g.
 
     Each chunk that rank j of every group then holds is cut as ``outer`` cuts a buffer and reduced by the j's.
     """
@@ -90,7 +95,7 @@ def nest(inner: Schedule, outer: Schedule) -> Schedule:
 
 
 def sandwich(inner: Schedule, outer: Schedule) -> Schedule:
-    """All-reduce in three parts: reduce-scatter inside every group, all-reduce among them, all-gather inside."""
+    """All-reduce in three: reduce-scatter inside every group, all-reduce among them, all-gather inside."""
     inside = _inside(inner, outer)
     start = inner.start[:, None] * outer.units + outer.start[None, :] * inner.width[:, None]
     width = inner.width[:, None] * outer.width[None, :]
@@ -128,7 +133,7 @@ def relabel(schedule: Schedule, ranks: np.ndarray) -> Schedule:
 
 
 def fold(core: Schedule, ranks: int) -> Schedule:
-    """A reduce-scatter for more ranks than the algorithm takes: rank ``core.ranks + i`` first gives rank i its all.
+    """A reduce-scatter for more ranks than ``core`` takes: rank ``core.ranks + i`` first gives all to rank i.
 
     Rank i takes part for both, and hands the other's finished block back last. One step more at either end.
     """
@@ -142,10 +147,14 @@ def fold(core: Schedule, ranks: int) -> Schedule:
     origin = np.repeat(np.arange(core.chunks), copies)
     owner = core.block[origin] + guest * core.ranks
     start = owner * core.block_units + core.start[origin] % core.block_units
-    hosted = replace(core, ranks=ranks).with_columns(lo=first[core.lo].astype(np.int32), hi=first[core.hi].astype(np.int32))
+    hosted = replace(core, ranks=ranks).with_columns(
+        lo=first[core.lo].astype(np.int32), hi=first[core.hi].astype(np.int32)
+    )
     guests, chunk = np.meshgrid(np.arange(core.ranks, ranks), np.arange(first[-1]), indexing="ij")
     keep = owner[chunk] != guests
-    come = transfers("reduce_scatter", ranks, step=0, src=guests[keep], dst=guests[keep] - core.ranks, lo=chunk[keep])
+    come = transfers(
+        "reduce_scatter", ranks, step=0, src=guests[keep], dst=guests[keep] - core.ranks, lo=chunk[keep]
+    )
     last = np.flatnonzero(guest)
     leave = transfers("reduce_scatter", ranks, step=0, src=owner[last] - core.ranks, dst=owner[last], lo=last)
     joined = then("reduce_scatter", merge_intervals(come), hosted, leave)
@@ -172,8 +181,9 @@ def merge_intervals(schedule: Schedule) -> Schedule:
 def derive(schedule: Schedule, op: str, root: int = 0) -> Schedule:
     """The schedule of ``op`` that follows from one of another op. Raises Unsupported where none does.
 
-    all_gather and reduce_scatter are each other reversed; all_reduce is both; broadcast is a scatter and all_gather,
-    reduce a reduce_scatter and gather. A broadcast tree reversed reduces, and both make an all_reduce.
+    all_gather and reduce_scatter are each other reversed; all_reduce is both; broadcast is a scatter and
+    all_gather, reduce a reduce_scatter and gather. A broadcast tree reversed reduces, and both make an
+    all_reduce.
     """
     if schedule.op == op:
         return schedule
@@ -197,21 +207,10 @@ def derive(schedule: Schedule, op: str, root: int = 0) -> Schedule:
 
 
 def _by_scatter(all_gather: Schedule, root: int) -> Schedule:
-    """A broadcast: in one step the root hands every rank its block, then they gather; the root needs nothing back."""
+    """A broadcast: the root hands every rank its block, then they gather; the root needs nothing back."""
     chunk = np.arange(all_gather.chunks)
     hand_out = transfers("scatter", all_gather.ranks, step=0, src=root, dst=all_gather.block, lo=chunk)
     gather = all_gather.where(all_gather.dst != root)
-    return replace(then("broadcast", gather.with_columns(**merge_intervals(hand_out).columns), gather), root=root)
-
-
-def check_chunks(schedule: Schedule) -> None:
-    """Raise CollectiveError unless the chunks tile the space, none across a block's edge."""
-    order = np.argsort(schedule.start)
-    ends = (schedule.start + schedule.width)[order]
-    starts = schedule.start[order]
-    if schedule.chunks == 0 or starts[0] != 0 or ends[-1] != schedule.units or (starts[1:] != ends[:-1]).any():
-        raise CollectiveError(f"{schedule.name}: the chunks do not tile the {schedule.units} units of the buffer")
-    if (schedule.units % schedule.spec.blocks(schedule.ranks)) or (
-        (schedule.start + schedule.width - 1) // schedule.block_units != schedule.block
-    ).any():
-        raise CollectiveError(f"{schedule.name}: a chunk lies across the edge of two ranks' blocks")
+    return replace(
+        then("broadcast", gather.with_columns(**merge_intervals(hand_out).columns), gather), root=root
+    )

@@ -24,8 +24,9 @@ def step_lines(profile: Profile, *, size: int, show: int = 6) -> Iterator[str]:
         link = group.topology.link_name(int(np.argmax(load))) if load.any() else "-"
         verb = _verb(schedule, rows)
         yield (
-            f"step {step}: {count} transfers {verb} {_bytes(moved)} in all; alpha {profile.alpha_us[step]:.2f} us, "
-            f"links {profile.link_us[step] * size:.2f} us (busiest {link}), HBM {profile.hbm_us[step] * size:.2f} us"
+            f"step {step}: {count} transfers {verb} {_bytes(moved)} in all; "
+            f"alpha {profile.alpha_us[step]:.2f} us, links {profile.link_us[step] * size:.2f} us "
+            f"(busiest {link}), HBM {profile.hbm_us[step] * size:.2f} us"
         )
         for row in range(rows.start, min(rows.stop, rows.start + show)):
             yield f"    {transfer_words(schedule, row)}"
@@ -38,7 +39,8 @@ def transfer_words(schedule: Schedule, row: int) -> str:
     lo, hi = int(schedule.lo[row]), int(schedule.hi[row])
     what = f"chunk {lo}" if hi == lo + 1 else f"chunks {lo} to {hi - 1}"
     verb = "adds" if schedule.reduce[row] else "copies"
-    return f"rank {schedule.src[row]} -> rank {schedule.dst[row]}: {verb} {what} (channel {schedule.channel[row]})"
+    ends = f"rank {schedule.src[row]} -> rank {schedule.dst[row]}"
+    return f"{ends}: {verb} {what} (channel {schedule.channel[row]})"
 
 
 def link_load(schedule: Schedule, group: Group, step: int) -> np.ndarray:
@@ -63,7 +65,9 @@ def steps_svg(schedule: Schedule, group: Group) -> str:
     width, height = int(found[1]), int(found[2])
     columns, rows = min(3, len(pictures)), -(-len(pictures) // 3)
     placed = [
-        picture.replace("<svg ", f'<svg x="{i % 3 * width}" y="{i // 3 * height}" width="{width}" height="{height}" ', 1)
+        picture.replace(
+            "<svg ", f'<svg x="{i % 3 * width}" y="{i // 3 * height}" width="{width}" height="{height}" ', 1
+        )
         for i, picture in enumerate(pictures)
     ]
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {columns * width} {rows * height}">'

@@ -1,8 +1,8 @@
 """What each operation promises: who holds which block before, and who must hold what after.
 
-A schedule moves blocks of a *space*. For most ops the space is the one buffer all ranks have in mind (the input of a
-reduce-scatter, the output of an all-gather). For all-to-all and permute every rank has a buffer of its own, and the
-space is all of them one after the other.
+A schedule moves blocks of a *space*. For most ops the space is the one buffer all ranks have in mind (the
+input of a reduce-scatter, the output of an all-gather). For all-to-all and permute every rank has a buffer of
+its own, and the space is all of them one after the other.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ ALL = -1  # every rank
 
 @dataclass(frozen=True)
 class Op:
-    """``before`` and ``after`` give, by block, the one rank that holds it (or ALL); -2 where nobody need hold it.
+    """What an op is, by number of ranks.
 
-    ``blocks``: blocks of the space by number of ranks. ``span``: rank buffers in the space. ``busbw``: nccl-tests'
-    factor from algbw. ``reduces``: whether the result is the sum over all ranks, else the block of its first holder.
+    ``blocks``: blocks of the space by number of ranks. ``span``: rank buffers in the space. ``busbw``:
+    nccl-tests' factor from algbw. ``reduces``: whether the result is the sum over all ranks, else the block
+    of its first holder.
     """
 
     name: str
@@ -62,8 +63,10 @@ OPS = {
 NOBODY = -2
 
 
-def holders(op: str, ranks: int, root: int, pairs: tuple[tuple[int, int], ...]) -> tuple[np.ndarray, np.ndarray]:
-    """By block: the rank that holds it before, and the one that must hold the result after (ALL, NOBODY possible)."""
+def holders(
+    op: str, ranks: int, root: int, pairs: tuple[tuple[int, int], ...]
+) -> tuple[np.ndarray, np.ndarray]:
+    """By block: the rank that holds it before, and that must hold the result after; ALL, NOBODY possible."""
     blocks = np.arange(OPS[op].blocks(ranks))
     everyone, the_root = np.full(len(blocks), ALL), np.full(len(blocks), root)
     if op in ("permute", "send_recv"):

@@ -1,7 +1,8 @@
 """The order in which a schedule sums each chunk: a small postfix program per chunk over the ranks.
 
-It is a property of the schedule alone, and all an executor needs to get the bits the walk along the hops would get:
-push the named rank's elements of the chunk, or add the top two of the stack and round to the wire's type.
+It is a property of the schedule alone, and all an executor needs to get the bits the walk along the hops
+would get: push the named rank's elements of the chunk, or add the top two of the stack and round to the
+wire's type.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ ADD = -1
 
 @dataclass(frozen=True)
 class ReductionOrder:
-    """``programs[which[c]]`` is the program of chunk c: ranks (0 or more) to push, ADD for the sum of the top two.
+    """``programs[which[c]]`` is the program of chunk c: ranks (0 or more) to push, ADD to add the top two.
 
-    Chunks with the same order share a program. A chunk that is only copied has the one-instruction program of its
-    source. ``depth`` is the longest chain of additions, which bounds the rounding error.
+    Chunks with the same order share a program. A chunk that is only copied has the one-instruction program of
+    its source. ``depth`` is the longest chain of additions, which bounds the rounding error.
     """
 
     programs: tuple[np.ndarray, ...]
@@ -73,7 +74,8 @@ class _Sums:
 def reduction_order(schedule: Schedule) -> ReductionOrder:
     """How each chunk of the result is summed.
 
-    Raises VerificationError if two ranks would end with a chunk summed in different orders, so with unlike bits.
+    Raises VerificationError if two ranks would end with a chunk summed in different orders, so with unlike
+    bits.
     """
     before, after = holders(schedule.op, schedule.ranks, schedule.root, schedule.pairs)
     before, after = before[schedule.block], after[schedule.block]
@@ -88,7 +90,7 @@ def reduction_order(schedule: Schedule) -> ReductionOrder:
         results = np.unique(held[must[:, chunk], chunk])
         if len(results) > 1 or (len(results) and results[0] < 0):
             raise VerificationError(
-                f"{schedule.op} by {schedule.name}: ranks would sum chunk {chunk} in {len(results)} different orders"
+                f"{schedule.title}: ranks would sum chunk {chunk} in {len(results)} different orders"
             )
         which[chunk] = results[0] if len(results) else before[chunk]
     nodes, which = np.unique(which, return_inverse=True)

@@ -1,12 +1,13 @@
 """What a schedule costs on a topology: latency, links and memory, step by step.
 
-A step costs alpha (issuing it, and the latency of its longest path), then the bytes of its busiest link over that
-link's bandwidth (all transfers of the step share the links; bytes cut through), then the HBM touches of its busiest
-core. Steps follow each other, the three parts of a step too. Reading a chunk once and sending it to many counts as one
-touch; adding up several that arrive in one step reads each and one's own, and writes once.
+A step costs alpha (issuing it, and the latency of its longest path), then the bytes of its busiest link over
+that link's bandwidth (all transfers of the step share the links; bytes cut through), then the HBM touches of
+its busiest core. Steps follow each other, the three parts of a step too. Reading a chunk once and sending it
+to many counts as one touch; adding up several that arrive in one step reads each and one's own, and writes
+once.
 
-A pipelined schedule is priced as such: cut into m pieces, piece i does step s at tick i + s, and a tick's links carry
-all steps that are then under way. m is the power of two that costs least.
+A pipelined schedule is priced as such: cut into m pieces, piece i does step s at tick i + s, and a tick's
+links carry all steps that are then under way. m is the power of two that costs least.
 """
 
 from __future__ import annotations
@@ -53,9 +54,9 @@ class Price:
 class Profile:
     """Everything about a schedule on a group that does not depend on the size: price any size from it.
 
-    By step: ``alpha_us``, ``link_us`` (per byte of the busiest link) and ``hbm_us`` (per byte of the busiest core).
-    ``link_total``: us per byte by link. ``pipeline``: us per byte by step and link, and by step and core, kept only for
-    pipelined schedules.
+    By step: ``alpha_us``, ``link_us`` (per byte of the busiest link) and ``hbm_us`` (per byte of the busiest
+    core). ``link_total``: us per byte by link. ``pipeline``: us per byte by step and link, and by step and
+    core, kept only for pipelined schedules.
     """
 
     schedule: Schedule
@@ -79,7 +80,7 @@ class Profile:
         return float(self.hbm_us.sum() * self.group.topology.hbm_gbps_per_core * 1e3)
 
     def price(self, size: int, pieces: int | None = None) -> Price:
-        """The price of ``size`` bytes (S of nccl-tests), in ``pieces`` if pipelined (the best number by default)."""
+        """The price of ``size`` bytes (S of nccl-tests), if pipelined in ``pieces`` (the best number)."""
         if size < 0:
             raise CollectiveError(f"size={size}: must not be negative")
         schedule, topology = self.schedule, self.group.topology
@@ -87,7 +88,9 @@ class Profile:
             alpha, beta, hbm, pieces = 0.0, 0.0, 0.0, 1
         else:
             options = [pieces] if pieces else self._piece_counts(size)
-            alpha, beta, hbm, pieces = min((self._parts(size, m) for m in options), key=lambda parts: sum(parts[:3]))
+            alpha, beta, hbm, pieces = min(
+                (self._parts(size, m) for m in options), key=lambda parts: sum(parts[:3])
+            )
             alpha += topology.launch_us
         time, bound = alpha + beta + hbm, self.bound_us * size
         algbw = size / time / 1e3 if time else 0.0
@@ -119,21 +122,30 @@ class Profile:
     def _parts(self, size: int, pieces: int) -> tuple[float, float, float, int]:
         """alpha, beta, HBM (us) and the pieces."""
         if pieces == 1 or self.pipeline is None:
-            return float(self.alpha_us.sum()), float(self.link_us.sum()) * size, float(self.hbm_us.sum()) * size, 1
+            return (
+                float(self.alpha_us.sum()),
+                float(self.link_us.sum()) * size,
+                float(self.hbm_us.sum()) * size,
+                1,
+            )
         alpha = float(self.alpha_us.max()) * (len(self.alpha_us) + pieces - 1)
-        beta, hbm = (float(_windows(part, pieces).max(axis=1).sum()) * size / pieces for part in self.pipeline)
+        beta, hbm = (
+            float(_windows(part, pieces).max(axis=1).sum()) * size / pieces for part in self.pipeline
+        )
         return alpha, beta, hbm, pieces
 
 
 def price(schedule: Schedule, group: Group, size: int) -> Price:
-    """The price of a schedule for ``size`` bytes on the group's cores. For many sizes, keep the ``profile``."""
+    """The price of a schedule for ``size`` bytes on a group's cores. For many sizes keep the ``profile``."""
     return profile(schedule, group).price(size)
 
 
 def profile(schedule: Schedule, group: Group) -> Profile:
     """Route every transfer and add up what each step puts on each link and core."""
     if schedule.ranks != group.size:
-        raise CollectiveError(f"{schedule.name}: a schedule of {schedule.ranks} ranks on a group of {group.size}")
+        raise CollectiveError(
+            f"{schedule.name}: a schedule of {schedule.ranks} ranks on a group of {group.size}"
+        )
     topology, steps = group.topology, schedule.steps
     links = len(topology.link_gbps)
     pair_key = schedule.src.astype(np.int64) * schedule.ranks + schedule.dst

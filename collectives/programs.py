@@ -1,7 +1,7 @@
-"""A schedule from what each rank does: lists of sends and receives, as in MPI or ``torch.distributed`` programs.
+"""A schedule from what each rank does: lists of sends and receives, as MPI programs have them.
 
-The lists are run against each other with a bounded number of messages in flight per connection, so that sends and
-receives that never meet, and waits that go in a circle, are found before anything hangs.
+The lists are run against each other with a bounded number of messages in flight per connection, so that sends
+and receives that never meet, and waits that go in a circle, are found before anything hangs.
 """
 
 from __future__ import annotations
@@ -34,12 +34,17 @@ class Recv:
 
 
 def schedule_of(
-    op: str, programs: Sequence[Sequence[Send | Recv]], *, chunks: int | None = None, in_flight: int = IN_FLIGHT, **fields: object
+    op: str,
+    programs: Sequence[Sequence[Send | Recv]],
+    *,
+    chunks: int | None = None,
+    in_flight: int = IN_FLIGHT,
+    **fields: object,
 ) -> Schedule:
     """The schedule of one program per rank, each message in the earliest step its rank's order allows.
 
-    Raises VerificationError for a send or receive without its match, a chunk received other than sent, and waits in a
-    circle, naming the ranks.
+    Raises VerificationError for a send or receive without its match, a chunk received other than sent, and
+    waits in a circle, naming the ranks.
     """
     ranks = len(programs)
     at = [0] * ranks
@@ -55,10 +60,14 @@ def schedule_of(
                 moved = True
     stuck = [rank for rank in range(ranks) if at[rank] < len(programs[rank])]
     if stuck:
-        raise VerificationError(_why(stuck, [p[i] if i < len(p) else None for p, i in zip(programs, at, strict=True)]))
+        raise VerificationError(
+            _why(stuck, [p[i] if i < len(p) else None for p, i in zip(programs, at, strict=True)])
+        )
     for (src, dst), wire in wires.items():
         if wire:
-            raise VerificationError(f"rank {src} sends chunk {wire[0][0]} to rank {dst}, which never receives it")
+            raise VerificationError(
+                f"rank {src} sends chunk {wire[0][0]} to rank {dst}, which never receives it"
+            )
     return draft.schedule(**fields)
 
 
@@ -84,7 +93,9 @@ def _act(
         return False
     chunk, sent = wire.popleft()
     if chunk != action.chunk:
-        raise VerificationError(f"rank {rank} expects chunk {action.chunk} from rank {action.peer}, which sends {chunk}")
+        raise VerificationError(
+            f"rank {rank} expects chunk {action.chunk} from rank {action.peer}, which sends {chunk}"
+        )
     step = max(sent, ready[rank])
     add = draft.reduce if action.reduce else draft.copy
     add(step=step, src=action.peer, dst=rank, chunk=chunk)
@@ -100,7 +111,9 @@ def _why(stuck: list[int], waits: list[Send | Recv | None]) -> str:
         assert action is not None
         verb = "send to" if isinstance(action, Send) else "receive from"
         if waits[action.peer] is None:
-            return f"rank {path[-1]} waits to {verb} rank {action.peer} (chunk {action.chunk}), which is through"
+            return (
+                f"rank {path[-1]} waits to {verb} rank {action.peer} (chunk {action.chunk}), which is through"
+            )
         if action.peer in path:
             circle = [*path[path.index(action.peer) :], action.peer]
             return f"waits in a circle: rank {' waits for rank '.join(map(str, circle))}"

@@ -1,16 +1,17 @@
 """The schedule: a collective algorithm as a value.
 
-A schedule is a list of transfers in columns. A transfer moves the chunks ``lo`` to ``hi - 1`` from one rank to the
-same place at another in one step, and there replaces what was held (copy) or is added to it (reduce). Transfers of one
-step run at once:
+A schedule is a list of transfers in columns. A transfer moves the chunks ``lo`` to ``hi - 1`` from one rank
+to the same place at another in one step, and there replaces what was held (copy) or is added to it (reduce).
+Transfers of one step run at once:
 
 - every transfer reads what its source held when the step began;
-- all that arrives for one chunk at one rank in a step, with what the rank holds already, is summed left to right in
-  the order of the ranks it comes from. So two ranks that exchange partial sums get the same bits.
+- all that arrives for one chunk at one rank in a step, with what the rank holds already, is summed left to
+  right in the order of the ranks it comes from. So two ranks that exchange partial sums get the same bits.
 
-Chunks are named in whatever order suits the algorithm, so that what moves together is one interval. Where chunk c
-lies is said by ``start`` and ``width``, in units of which the space has ``units``: for n elements, chunk c is elements
-``n * start // units`` to ``n * (start + width) // units``. This holds for any n: chunks may be empty, none overlap.
+Chunks are named in whatever order suits the algorithm, so that what moves together is one interval. Where
+chunk c lies is said by ``start`` and ``width``, in units of which the space has ``units``: for n elements,
+chunk c is elements ``n * start // units`` to ``n * (start + width) // units``. This holds for any n: chunks
+may be empty, none overlap.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -29,10 +31,11 @@ COLUMNS = ("step", "src", "dst", "lo", "hi", "reduce", "channel")
 
 @dataclass(frozen=True, eq=False)
 class Schedule:
-    """Transfers sorted by step. ``root`` matters to rooted ops, ``pairs`` (src, dst) to permute and send_recv.
+    """Transfers sorted by step; ``root`` is for rooted ops, ``pairs`` (src, dst) for permute and send_recv.
 
-    ``channel`` tells apart streams of transfers that do not wait for each other within a step. ``pipelined``: every
-    chunk is cut into pieces that follow each other, piece i doing step s at tick i + s; the pricer picks how many.
+    ``channel`` tells apart streams of transfers that do not wait for each other within a step. ``pipelined``:
+    every chunk is cut into pieces that follow each other, piece i doing step s at tick i + s; the pricer
+    picks how many.
     """
 
     op: str
@@ -85,13 +88,13 @@ class Schedule:
         return (edges[self.hi] - edges[self.lo]) * (self.spec.span(self.ranks) / self.units)
 
     def elements(self, count: int) -> np.ndarray:
-        """First and last-plus-one element of each chunk of a space of ``count`` elements, shape ``(chunks, 2)``."""
+        """First and past-the-last element of each chunk, of ``count`` in the space; shape ``(chunks, 2)``."""
         whole, rest = divmod(count, self.units)
         edges = np.stack([self.start, self.start + self.width], axis=1)
         return edges * whole + edges * rest // self.units
 
     @property
-    def columns(self) -> dict[str, np.ndarray]:
+    def columns(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in COLUMNS}
 
     def rows(self, step: int) -> slice:
@@ -111,6 +114,50 @@ class Schedule:
             table = {name: column[order] for name, column in table.items()}
         return replace(self, **table)
 
+    @property
+    def title(self) -> str:
+        return f"{self.op} by {self.name or 'this schedule'}"
+
+    def describe(self, row: int) -> str:
+        """A transfer in words: ``all_reduce by ring, step 3, reduce 0 -> 1 of chunk 5``."""
+        at = {name: column[row] for name, column in self.columns.items()}
+        chunks = f"chunk {at['lo']}" if at["hi"] == at["lo"] + 1 else f"chunks {at['lo']} to {at['hi'] - 1}"
+        verb = "reduce" if at["reduce"] else "copy"
+        return f"{self.title}, step {at['step']}, {verb} {at['src']} -> {at['dst']} of {chunks}"
+
+    def check(self) -> None:
+        """Raise CollectiveError unless well formed: real ranks, real chunks, and these tile every block."""
+        wrong = (
+            (
+                (self.src < 0) | (self.src >= self.ranks),
+                f"the source is no rank of the group of {self.ranks}",
+            ),
+            (
+                (self.dst < 0) | (self.dst >= self.ranks),
+                f"the target is no rank of the group of {self.ranks}",
+            ),
+            (self.src == self.dst, "a rank sends to itself"),
+            (
+                (self.lo < 0) | (self.hi > self.chunks) | (self.lo >= self.hi),
+                f"not among the {self.chunks} chunks",
+            ),
+            (self.step < 0, "a negative step"),
+            (np.diff(self.step, prepend=0) < 0, "transfers are not sorted by step"),
+        )
+        for mask, why in wrong:
+            if mask.any():
+                raise CollectiveError(f"{self.describe(int(np.argmax(mask)))}: {why}")
+        order = np.argsort(self.start)
+        starts, ends = self.start[order], (self.start + self.width)[order]
+        tiled = self.chunks and starts[0] == 0 and ends[-1] == self.units and (starts[1:] == ends[:-1]).all()
+        blocks = self.spec.blocks(self.ranks)
+        if not tiled:
+            raise CollectiveError(
+                f"{self.title}: the chunks do not tile the {self.units} units of the buffer"
+            )
+        if self.units % blocks or ((self.start + self.width - 1) // self.block_units != self.block).any():
+            raise CollectiveError(f"{self.title}: a chunk lies across the edge of two of the {blocks} blocks")
+
 
 def transfers(
     op: str,
@@ -128,8 +175,8 @@ def transfers(
 ) -> Schedule:
     """A schedule from columns that broadcast against each other.
 
-    ``hi`` defaults to ``lo + 1``, ``reduce`` to whether the op reduces. ``chunks`` equal chunks, as many as the op has
-    blocks by default; chunk i lies i-th. Transfers from a rank to itself are left out.
+    ``hi`` defaults to ``lo + 1``, ``reduce`` to whether the op reduces. ``chunks`` equal chunks, as many as
+    the op has blocks by default; chunk i lies i-th. Transfers from a rank to itself are left out.
     """
     lo = np.asarray(lo)
     hi = lo + 1 if hi is None else hi
@@ -157,18 +204,22 @@ class Draft:
     """
 
     def __init__(self, op: str, ranks: int, chunks: int | None = None):
-        """``chunks`` equal chunks; one per block of the op by default (a block per rank, say, for all_gather)."""
+        """``chunks`` equal chunks; by default one per block of the op: for all_gather, one per rank."""
         if op not in OPS:
             raise CollectiveError(f"op {op!r}: expected one of {', '.join(OPS)}")
         self.op, self.ranks = op, ranks
         self.chunks = OPS[op].blocks(ranks) if chunks is None else chunks
         self._rows: list[tuple[int, int, int, int, int, bool, int]] = []
 
-    def copy(self, *, step: int, src: int, dst: int, chunk: int, to: int | None = None, channel: int = 0) -> None:
+    def copy(
+        self, *, step: int, src: int, dst: int, chunk: int, to: int | None = None, channel: int = 0
+    ) -> None:
         """In ``step``, ``dst`` gets chunk ``chunk`` (to ``to`` - 1) of ``src`` in place of its own."""
         self._rows.append((step, src, dst, chunk, chunk + 1 if to is None else to, False, channel))
 
-    def reduce(self, *, step: int, src: int, dst: int, chunk: int, to: int | None = None, channel: int = 0) -> None:
+    def reduce(
+        self, *, step: int, src: int, dst: int, chunk: int, to: int | None = None, channel: int = 0
+    ) -> None:
         """In ``step``, ``dst`` adds chunk ``chunk`` (to ``to`` - 1) of ``src`` to its own."""
         self._rows.append((step, src, dst, chunk, chunk + 1 if to is None else to, True, channel))
 

@@ -23,7 +23,7 @@ def parse_sizes(text: str) -> list[int]:
     """The sizes of ``1M``, ``1K,1M`` or ``1K:1G`` (doubling; ``1K:1G:4`` in steps of four times)."""
     if ":" not in text:
         return [parse_size(part) for part in text.split(",")]
-    low, high, factor = (text.split(":") + ["2"])[:3]
+    low, high, factor = [*text.split(":"), "2"][:3]
     first, last = parse_size(low), parse_size(high)
     if text.count(":") > 2 or not factor.isdecimal() or int(factor) < 2 or not 0 < first <= last:
         raise CollectiveError(f"sizes {text!r}: expected FIRST:LAST or FIRST:LAST:FACTOR, such as 1K:1G:4")

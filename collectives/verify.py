@@ -1,12 +1,14 @@
 """Run a schedule symbolically and raise unless it does what its op promises.
 
-Every chunk at every rank holds the set of ranks whose contributions it sums. Wrong are: a transfer that is malformed,
-has nothing to send, or brings what is there already; a contribution added twice; a chunk written twice in a step, or
-overwritten in the step that reads it; a path that does not exist on the topology; a result that lacks a contribution.
+Every chunk at every rank holds the set of ranks whose contributions it sums. Wrong are: a transfer that is
+malformed, has nothing to send, or brings what is there already; a contribution added twice; a chunk written
+twice in a step, or overwritten in the step that reads it; a path that does not exist on the topology; a
+result that lacks a contribution.
 
-Waits need no check of their own: a schedule is steps, and a rank waits only for transfers of its current step, whose
-sources do not wait for anything of that step. So no cycle of waits can arise, with a single buffer per connection.
-Programs of sends and receives can have cycles; ``programs.schedule_of`` finds them on the way in.
+Waits need no check of their own: a schedule is steps, and a rank waits only for transfers of its current
+step, whose sources do not wait for anything of that step. So no cycle of waits can arise, with a single
+buffer per connection. Programs of sends and receives can have cycles; ``programs.schedule_of`` finds them on
+the way in.
 """
 
 from __future__ import annotations
@@ -16,10 +18,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..topology import Group, TopologyError, routes
-from .compose import check_chunks
 from .errors import CollectiveError, VerificationError
 from .ops import ALL, holders
-from .schedule import COLUMNS, Schedule
+from .schedule import Schedule
 
 WORD = 64
 
@@ -27,10 +28,13 @@ WORD = 64
 def verify(schedule: Schedule, group: Group | None = None, *, direct_links: bool = False) -> None:
     """Raise VerificationError naming step, ranks and chunk, unless the schedule is correct.
 
-    Args:
-        group: where it runs; every transfer must then have a live path, or with ``direct_links`` a single live link.
+    Args: group: where it runs; every transfer must then have a live path, or with ``direct_links`` a single
+        live link.
     """
-    _check_columns(schedule)
+    try:
+        schedule.check()
+    except CollectiveError as error:
+        raise VerificationError(str(error)) from None
     if group is not None:
         _check_paths(schedule, group, direct_links)
     before, after = holders(schedule.op, schedule.ranks, schedule.root, schedule.pairs)
@@ -41,34 +45,15 @@ def verify(schedule: Schedule, group: Group | None = None, *, direct_links: bool
     _check_result(schedule, state, before, after)
 
 
-def _check_columns(schedule: Schedule) -> None:
-    try:
-        check_chunks(schedule)
-    except CollectiveError as error:
-        raise VerificationError(str(error)) from None
-    wrong = (
-        ((schedule.src < 0) | (schedule.src >= schedule.ranks), "the source is no rank of the group"),
-        ((schedule.dst < 0) | (schedule.dst >= schedule.ranks), "the target is no rank of the group"),
-        (schedule.src == schedule.dst, "a rank sends to itself"),
-        ((schedule.lo < 0) | (schedule.hi > schedule.chunks) | (schedule.lo >= schedule.hi), "no such chunks"),
-        (schedule.step < 0, "a negative step"),
-    )
-    for mask, why in wrong:
-        if mask.any():
-            raise _error(schedule, int(np.argmax(mask)), why)
-    if (np.diff(schedule.step) < 0).any():
-        raise VerificationError(f"{_title(schedule)}: the transfers are not sorted by step")
-
-
 def _check_paths(schedule: Schedule, group: Group, direct_links: bool) -> None:
     if group.size != schedule.ranks:
-        raise VerificationError(f"{_title(schedule)}: {schedule.ranks} ranks on a group of {group.size}")
+        raise VerificationError(f"{schedule.title}: {schedule.ranks} ranks on a group of {group.size}")
     pairs, first = np.unique(schedule.src.astype(np.int64) * schedule.ranks + schedule.dst, return_index=True)
     src, dst = group.cores[pairs // schedule.ranks], group.cores[pairs % schedule.ranks]
     try:
         paths = routes(group.topology, src, dst)
     except TopologyError as error:
-        raise VerificationError(f"{_title(schedule)}: {error}") from None
+        raise VerificationError(f"{schedule.title}: {error}") from None
     if direct_links and (paths.hops > 1).any():
         i = int(np.argmax(paths.hops > 1))
         raise _error(
@@ -102,15 +87,22 @@ def _run_step(schedule: Schedule, step: int, state: np.ndarray) -> None:
         i = int(np.argmax(empty))
         raise _error(schedule, int(row[i]), f"rank {src[i]} has nothing of chunk {chunk[i]} yet")
 
-    written, read = dst.astype(np.int64) * schedule.chunks + chunk, src.astype(np.int64) * schedule.chunks + chunk
+    written, read = (
+        dst.astype(np.int64) * schedule.chunks + chunk,
+        src.astype(np.int64) * schedule.chunks + chunk,
+    )
     copies = np.flatnonzero(~reduces)
     if (race := np.isin(written[copies], read)).any():
         i = copies[np.argmax(race)]
-        raise _error(schedule, int(row[i]), f"chunk {chunk[i]} of rank {dst[i]} is overwritten while it is sent on")
+        raise _error(
+            schedule, int(row[i]), f"chunk {chunk[i]} of rank {dst[i]} is overwritten while it is sent on"
+        )
     places, times = np.unique(written, return_counts=True)
     if (race := np.isin(written[copies], places[times > 1])).any():
         i = copies[np.argmax(race)]
-        raise _error(schedule, int(row[i]), f"chunk {chunk[i]} of rank {dst[i]} is written twice in this step")
+        raise _error(
+            schedule, int(row[i]), f"chunk {chunk[i]} of rank {dst[i]} is written twice in this step"
+        )
     if (useless := (arriving[copies] == state[dst[copies], chunk[copies]]).all(axis=1)).any():
         i = copies[np.argmax(useless)]
         raise _error(schedule, int(row[i]), f"rank {dst[i]} has chunk {chunk[i]} already")
@@ -128,7 +120,9 @@ def _run_step(schedule: Schedule, step: int, state: np.ndarray) -> None:
             who = _members(doubled[first])[0]
             at = i[first]
             raise _error(
-                schedule, int(row[at]), f"rank {dst[at]} adds the contribution of rank {who} to chunk {chunk[at]} twice"
+                schedule,
+                int(row[at]),
+                f"rank {dst[at]} adds the contribution of rank {who} to chunk {chunk[at]} twice",
             )
         state[dst[i], chunk[i]] = held | arriving[i]
 
@@ -146,11 +140,15 @@ def _check_result(schedule: Schedule, state: np.ndarray, before: np.ndarray, aft
         wanted[np.arange(schedule.chunks), before // WORD] = np.uint64(1) << (before % WORD).astype(np.uint64)
     must = (after == ALL)[None, :] | (after[None, :] == ranks[:, None])
     if (wrong := must & (state != wanted[None]).any(axis=2)).any():
-        rank, chunk = (int(i[0]) for i in np.nonzero(wrong))
-        lacking = _members(wanted[chunk] & ~state[rank, chunk])
-        excess = _members(state[rank, chunk] & ~wanted[chunk])
-        what = f"lacks the contribution of rank {_list(lacking)}" if lacking else f"holds that of rank {_list(excess)}"
-        raise VerificationError(f"{_title(schedule)}: at the end, chunk {chunk} of rank {rank} {what}")
+        at, chunk = (int(i[0]) for i in np.nonzero(wrong))
+        lacking = _members(wanted[chunk] & ~state[at, chunk])
+        excess = _members(state[at, chunk] & ~wanted[chunk])
+        what = (
+            f"lacks the contribution of rank {_list(lacking)}"
+            if lacking
+            else f"holds that of rank {_list(excess)}"
+        )
+        raise VerificationError(f"{schedule.title}: at the end, chunk {chunk} of rank {at} {what}")
 
 
 def _members(words: np.ndarray) -> list[int]:
@@ -161,14 +159,5 @@ def _list(ranks: Sequence[int]) -> str:
     return ", ".join(map(str, ranks[:4])) + (f" and {len(ranks) - 4} more" if len(ranks) > 4 else "")
 
 
-def _title(schedule: Schedule) -> str:
-    return f"{schedule.op} by {schedule.name or 'this schedule'}"
-
-
 def _error(schedule: Schedule, row: int, why: str) -> VerificationError:
-    at = {name: getattr(schedule, name)[row] for name in COLUMNS}
-    chunks = f"chunk {at['lo']}" if at["hi"] == at["lo"] + 1 else f"chunks {at['lo']} to {at['hi'] - 1}"
-    verb = "reduce" if at["reduce"] else "copy"
-    return VerificationError(
-        f"{_title(schedule)}, step {at['step']}, {verb} {at['src']} -> {at['dst']} of {chunks}: {why}"
-    )
+    return VerificationError(f"{schedule.describe(row)}: {why}")

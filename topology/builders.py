@@ -34,7 +34,7 @@ def torus(
     name: str = "",
     **numbers: object,
 ) -> Topology:
-    """A torus of any dimensions, chips row-major; ``gbps`` and ``latency_us`` per link, one value or one a dimension.
+    """A torus, chips row-major; ``gbps`` and ``latency_us`` per link, one value or one a dimension.
 
     A dimension of 2 has one link per pair, not two. ``numbers`` are further fields of Topology.
     """
@@ -81,7 +81,9 @@ def switched(
     switches = 0
     for level in levels:
         if level.chips < 1 or chips % level.chips:
-            raise TopologyError(f"{name or 'switch'}: levels.chips={level.chips} does not divide {chips} chips")
+            raise TopologyError(
+                f"{name or 'switch'}: levels.chips={level.chips} does not divide {chips} chips"
+            )
         for chip in range(chips):
             switch = chips + switches + chip // level.chips
             rows += [
@@ -106,7 +108,7 @@ def from_links(chips: int, rows: list[tuple[int, int, float, float]], **numbers:
 
 
 def several(node: Topology, count: int, efa_gbps: float, latency_us: float = EFA_US) -> Topology:
-    """``count`` copies of ``node`` joined by EFA, ``efa_gbps`` each way per chip: every chip has its share of NICs.
+    """``count`` copies of ``node`` joined by EFA: every chip has its share of NICs, ``efa_gbps`` each way.
 
     The network between the nodes is one non-blocking switch; the latency is charged on the way up.
     """
@@ -115,14 +117,18 @@ def several(node: Topology, count: int, efa_gbps: float, latency_us: float = EFA
     if count == 1:
         return node
     if not efa_gbps > 0:
-        raise TopologyError(f"{node.name}*{count}: {node.name} has no EFA: it cannot be joined to other nodes")
+        raise TopologyError(
+            f"{node.name}*{count}: {node.name} has no EFA: it cannot be joined to other nodes"
+        )
     chips = node.chips * count
     switch = chips + node.switches * count
     links = node.links
 
     def moved(vertex: np.ndarray, copy: int) -> np.ndarray:
         return np.where(
-            vertex < node.chips, vertex + copy * node.chips, vertex - node.chips + chips + copy * node.switches
+            vertex < node.chips,
+            vertex + copy * node.chips,
+            vertex - node.chips + chips + copy * node.switches,
         )
 
     copies = [replace(links, src=moved(links.src, i), dst=moved(links.dst, i)) for i in range(count)]

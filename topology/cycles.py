@@ -1,9 +1,9 @@
 """Edge-disjoint Hamiltonian cycles of a torus: as many wire-disjoint rings as it has.
 
-A torus is the product of its rings. Give every dimension's links a colour of its own: each colour covers all chips
-with short cycles. Exchanging the colours of the two pairs of opposite sides of a square keeps two links of either
-colour at each chip and joins cycles; a walk over such exchanges ends with one Hamiltonian cycle a colour (that
-products of cycles decompose so: Kotzig 1973, Foregger 1978, Aubert and Schneider 1982).
+A torus is the product of its rings. Give every dimension's links a colour of its own: each colour covers all
+chips with short cycles. Exchanging the colours of the two pairs of opposite sides of a square keeps two links
+of either colour at each chip and joins cycles; a walk over such exchanges ends with one Hamiltonian cycle a
+colour (that products of cycles decompose so: Kotzig 1973, Foregger 1978, Aubert and Schneider 1982).
 """
 
 from __future__ import annotations
@@ -50,13 +50,14 @@ class _Colours:
         self.next = [np.roll(chips, -1, axis).ravel() for axis in range(len(dims))]
         pairs = list(combinations(range(len(dims)), 2))
         # A square is its corner, the two chips beside it and the one across.
-        self.squares = np.concatenate(
-            [
-                np.stack([chips, *(np.roll(chips, s, (i, j)) for s in ((-1, 0), (0, -1), (-1, -1)))], -1).reshape(-1, 4)
-                for i, j in pairs
-            ]
-        ) if pairs else np.zeros((0, 4), np.int64)  # fmt: skip
-        self.neighbours = [[{int(b), int(a)} for a, b in zip(np.argsort(n), n, strict=True)] for n in self.next]
+        shifts = ((0, 0), (-1, 0), (0, -1), (-1, -1))
+        squares = [[np.roll(chips, shift, axes).ravel() for shift in shifts] for axes in pairs]
+        self.squares = (
+            np.array(squares, np.int64).reshape(len(pairs), 4, chips.size).swapaxes(1, 2).reshape(-1, 4)
+        )
+        self.neighbours = [
+            [{int(b), int(a)} for a, b in zip(np.argsort(n), n, strict=True)] for n in self.next
+        ]
         self.label = [np.zeros(len(n), np.int64) for n in self.next]
         self.successor = [list(map(int, n)) for n in self.next]
         for colour in range(len(dims)):
@@ -150,7 +151,7 @@ def _doubled(cycles: tuple[np.ndarray, ...], chips: int) -> tuple[np.ndarray, ..
 
 
 def _renumbered(cycle: np.ndarray, wide: list[int], kept: list[int]) -> np.ndarray:
-    """From the numbering of the search (wide dimensions, pairs of 2 as rings of 4, a last 2) to the torus's own."""
+    """From the search's numbering (wide dimensions, pairs of 2 as a 4, a last 2) to the torus's own."""
     twos = kept.count(2)
     inner = [*wide, 2] if twos % 2 else wide
     position = list(np.unravel_index(cycle, inner))

@@ -10,6 +10,7 @@ import numpy as np
 from .topology import Topology
 
 CELL = 90  # SVG units between chips
+WIRE, WRAP_IN, WRAP_OUT = "◄\u2013\u2013►", "*\u2013\u2013►", "◄\u2013\u2013*"  # as neuron-ls draws them
 
 
 def grid(topology: Topology) -> str:
@@ -28,15 +29,15 @@ def grid(topology: Topology) -> str:
         if wraps_down:
             lines += [*ends, gap[2]]
         for i, row in enumerate(plane):
-            cells = "◄––►".join(f"[{chip!s:^3}]" for chip in row)
-            lines.append(f"  *––►{cells}◄––*" if wraps_across else f"      {cells}")
+            cells = WIRE.join(f"[{chip!s:^3}]" for chip in row)
+            lines.append(f"  {WRAP_IN}{cells}{WRAP_OUT}" if wraps_across else f"      {cells}")
             if i < rows - 1:
                 lines += gap
         if wraps_down:
             lines += [gap[0], ends[1], ends[0]]
         lines.append("")
     if wraps_across or wraps_down:
-        lines += ["  Legend:", "", "          *––► = Wrap-around link"]
+        lines += ["  Legend:", "", f"          {WRAP_IN} = Wrap-around link"]
     if len(planes) > 1 and len(topology.dims) > 2:
         lines.append("          Chips in the same place of the planes are linked in a ring")
     return "\n".join(line.rstrip() for line in lines)
@@ -53,18 +54,22 @@ def positions(topology: Topology) -> np.ndarray:
     y = place // columns + plane // across * (rows + 1)
     xy = np.stack([x, y], axis=1).astype(float)
     switches = np.arange(topology.switches)
-    middle = np.stack([(switches + 0.5) * (x.max() + 1) / max(len(switches), 1) - 0.5, 0 * switches + y.max() + 1.2], axis=1)
+    middle = np.stack(
+        [(switches + 0.5) * (x.max() + 1) / max(len(switches), 1) - 0.5, 0 * switches + y.max() + 1.2], axis=1
+    )
     return (np.concatenate([xy, middle]) + 1) * CELL
 
 
 def svg(topology: Topology, *, lit: Iterable[int] = (), title: str = "", numbered: bool = True) -> str:
-    """The fabric as an SVG document, the links ``lit`` (indices into ``topology.links``) in colour with arrowheads."""
+    """The fabric as an SVG document; the links ``lit`` (of ``topology.links``) in colour with arrowheads."""
     xy = positions(topology)
     bright = set(lit)
     width, height = xy.max(axis=0) + CELL
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" font-family="sans-serif">',
-        '<defs><marker id="tip" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="5" markerHeight="5" orient="auto">'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" '
+        'font-family="sans-serif">',
+        '<defs><marker id="tip" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="5" markerHeight="5" '
+        'orient="auto">'
         '<path d="M0 0 8 4 0 8z" fill="#d9480f"/></marker></defs>',
         f'<text x="{CELL / 3:.0f}" y="{CELL / 3:.0f}" font-size="16">{escape(title or topology.name)}</text>',
     ]
@@ -90,13 +95,15 @@ def _line(topology: Topology, xy: np.ndarray, link: int, lit: bool) -> str:
     bend = normal * (4 + (0.22 * length if length > 1.6 * CELL else 0))
     start, end = a + along / length * 17 + normal * 4, b - along / length * 17 + normal * 4
     middle = (a + b) / 2 + bend * 2
-    return f'<path d="M{start[0]:.0f} {start[1]:.0f}Q{middle[0]:.0f} {middle[1]:.0f} {end[0]:.0f} {end[1]:.0f}" {style}/>'
+    points = [f"{x:.0f} {y:.0f}" for x, y in (start, middle, end)]
+    return f'<path d="M{points[0]}Q{points[1]} {points[2]}" {style}/>'
 
 
 def _vertex(topology: Topology, vertex: int, x: float, y: float, numbered: bool) -> str:
     is_chip = vertex < topology.chips
     fill = "#ffa8a8" if vertex in topology.dead_chips else "#e7f5ff" if is_chip else "#fff3bf"
-    shape = f'<rect x="{x - 16:.0f}" y="{y - 16:.0f}" width="32" height="32" rx="{5 if is_chip else 16}" fill="{fill}" stroke="#495057"/>'
+    corner = f'x="{x - 16:.0f}" y="{y - 16:.0f}" rx="{5 if is_chip else 16}"'
+    shape = f'<rect {corner} width="32" height="32" fill="{fill}" stroke="#495057"/>'
     if not numbered:
         return shape
     label = str(vertex) if is_chip else f"s{vertex - topology.chips}"

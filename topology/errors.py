@@ -2,4 +2,4 @@
 
 
 class TopologyError(ValueError):
-    """A topology, placement, group or fault that makes no sense. One line: what, where (field, value), what to do."""
+    """A topology, placement, group or fault that makes no sense, told in one line: where, and what to do."""

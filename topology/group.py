@@ -22,17 +22,21 @@ class Group:
     cores: np.ndarray
 
     def __init__(self, topology: Topology, cores: Iterable[int] | None = None):
-        """All cores by default. Raises TopologyError for an unknown core, one listed twice or one of a dead chip."""
+        """All cores by default. Raises TopologyError for a core unknown, listed twice or on a dead chip."""
         array = np.arange(topology.cores) if cores is None else np.array(list(cores), np.int64).ravel()
         if not len(array):
             raise TopologyError(f"group on {topology.name}: no cores")
         if (bad := array[(array < 0) | (array >= topology.cores)]).size:
-            raise TopologyError(f"group: core {bad[0]} does not exist on {topology.name} (0 to {topology.cores - 1})")
+            raise TopologyError(
+                f"group: core {bad[0]} does not exist on {topology.name} (0 to {topology.cores - 1})"
+            )
         values, counts = np.unique(array, return_counts=True)
         if (counts > 1).any():
             raise TopologyError(f"group: core {values[counts > 1][0]} is listed {counts.max()} times")
         for core in array[np.isin(array // topology.cores_per_chip, list(topology.dead_chips))]:
-            raise TopologyError(f"group: core {core} is on chip {core // topology.cores_per_chip}, which is down")
+            raise TopologyError(
+                f"group: core {core} is on chip {core // topology.cores_per_chip}, which is down"
+            )
         object.__setattr__(self, "topology", topology)
         object.__setattr__(self, "cores", array)
 
@@ -66,8 +70,8 @@ class Group:
     def grid(self) -> np.ndarray | None:
         """Ranks by position: shape ``(islands, *dims, ranks per chip)``, 1 where the group has no extent.
 
-        Along a dimension the chips come in wire order, around the wrap where that is shorter. None where the chips
-        make no box, or do not all contribute the same cores.
+        Along a dimension the chips come in wire order, around the wrap where that is shorter. None where the
+        chips make no box, or do not all contribute the same cores.
         """
         if self.rank_table is None:
             return None
@@ -139,7 +143,8 @@ class Group:
         wires = set(zip(links.src[live].tolist(), links.dst[live].tolist(), strict=True))
         onward = np.roll(cycle, -1)
         return all(
-            (int(u), int(v)) in wires and (int(v), int(u)) in wires for u, v in zip(cycle, onward, strict=True)
+            (int(u), int(v)) in wires and (int(v), int(u)) in wires
+            for u, v in zip(cycle, onward, strict=True)
         )
 
 
@@ -158,7 +163,9 @@ def parse_cores(text: str) -> list[int]:
     for part in text.split(","):
         span, _, step = part.strip().partition(":")
         first, dash, last = span.partition("-")
-        if not (first.isdecimal() and (last.isdecimal() or not dash) and (step.isdecimal() or ":" not in part)):
+        if not (
+            first.isdecimal() and (last.isdecimal() or not dash) and (step.isdecimal() or ":" not in part)
+        ):
             raise TopologyError(f"group {text!r}: {part!r} is no core or range such as 0-3 or 0-60:4")
         low, high, stride = int(first), int(last or first), int(step or 1)
         if high < low or stride < 1 or high >= 1 << 20:

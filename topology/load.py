@@ -22,15 +22,18 @@ _NUMBERS = ("core_gbps", "core_us", "step_us", "launch_us", "hbm_gib", "hbm_gbps
 def preset_names() -> list[str]:
     """The instance types there is a data file for."""
     folder = resources.files(__package__) / "presets"
-    return sorted(entry.name.removesuffix(".json") for entry in folder.iterdir() if entry.name.endswith(".json"))
+    return sorted(
+        entry.name.removesuffix(".json") for entry in folder.iterdir() if entry.name.endswith(".json")
+    )
 
 
 @lru_cache(maxsize=64)
 def load(spec: str, *, lnc: int | None = None, link_counting: str | None = None) -> Topology:
-    """A topology from a preset's name, a file's path, or ``torus:4x4``, ``ring:8``, ``switch:16``; ``*4`` joins nodes.
+    """A topology from a preset's name, a file or an inline shape; ``*4`` behind it joins nodes.
 
-    Inline shapes have one core a chip and links of 128 GB/s each way; ``torus:4x8@128,64`` sets GB/s by dimension.
-    ``lnc`` (logical NeuronCore configuration, 1 or 2) and ``link_counting`` override those of a preset or file.
+    Inline shapes have one core a chip and links of 128 GB/s each way; ``torus:4x8@128,64`` sets GB/s by
+    dimension. ``lnc`` (logical NeuronCore configuration, 1 or 2) and ``link_counting`` override those of a
+    preset or file.
     """
     name, star, count = spec.rpartition("*") if "*" in spec else (spec, "", "1")
     if star and not (count.isdecimal() and 0 < int(count) <= 1024):
@@ -49,9 +52,19 @@ def load(spec: str, *, lnc: int | None = None, link_counting: str | None = None)
 def from_description(
     description: Mapping[str, Any], where: str, *, lnc: int | None = None, link_counting: str | None = None
 ) -> Topology:
-    """A topology from the contents of a preset or of a user's file. Raises TopologyError naming file, field and value."""
+    """A topology from what a preset or user's file says. Raises TopologyError with file, field and value."""
     known = {"name", "description", "fabric", "dims", "nodes", "physical_cores_per_chip", "lnc", "link_gbps"}
-    known |= {"link_counting", "link_us", "levels", "direct", "links", "efa_gbps", "efa_us", "tflops", *_NUMBERS}
+    known |= {
+        "link_counting",
+        "link_us",
+        "levels",
+        "direct",
+        "links",
+        "efa_gbps",
+        "efa_us",
+        "tflops",
+        *_NUMBERS,
+    }
     for unknown in set(description) - known:
         raise TopologyError(f"{where}: {unknown}: no such field")
     facts = {name: _fact(where, name, entry) for name, entry in description.items()}
@@ -59,7 +72,9 @@ def from_description(
     physical = _value(where, description, "physical_cores_per_chip", int)
     grouping = lnc if lnc is not None else _value(where, description, "lnc", int, 1)
     if grouping < 1 or physical % grouping or grouping > 2:
-        raise TopologyError(f"{where}: lnc={grouping}: {physical} physical cores take 1" + " or 2" * (physical > 2))
+        raise TopologyError(
+            f"{where}: lnc={grouping}: {physical} physical cores take 1" + " or 2" * (physical > 2)
+        )
     if lnc == 2 and physical <= 2:
         raise TopologyError(f"{where}: lnc=2: NeuronCore-v2 chips have no logical cores of two")
     counting = link_counting or _value(where, description, "link_counting", str, "bidirectional")
@@ -83,11 +98,17 @@ def from_description(
     if fabric == "none":
         return torus(dims, 1.0, **numbers)
     if fabric == "torus":
-        speeds = _list(where, "link_gbps", _value(where, description, "link_gbps", (list, float)), float, len(dims))
-        delays = _list(where, "link_us", _value(where, description, "link_us", (list, float)), float, len(dims))
+        speeds = _list(
+            where, "link_gbps", _value(where, description, "link_gbps", (list, float)), float, len(dims)
+        )
+        delays = _list(
+            where, "link_us", _value(where, description, "link_us", (list, float)), float, len(dims)
+        )
         return torus(dims, [speed * one_way for speed in speeds], delays, **numbers)
     if fabric == "switch":
-        levels = [_level(where, level, "chips", one_way) for level in _value(where, description, "levels", list)]
+        levels = [
+            _level(where, level, "chips", one_way) for level in _value(where, description, "levels", list)
+        ]
         direct = _value(where, description, "direct", dict, None)
         return switched(dims, levels, direct and _level(where, direct, "stride", one_way), **numbers)
     if fabric == "links":
@@ -103,7 +124,8 @@ def _read(name: str) -> Mapping[str, Any]:
         text = Path(name).read_text()
     else:
         raise TopologyError(
-            f"topology {name!r}: no such preset or file. Presets: {', '.join(preset_names())}; or torus:4x4, ring:8"
+            f"topology {name!r}: no such preset or file; expected torus:4x4, ring:8 or such, or one of "
+            f"{', '.join(preset_names())}"
         )
     try:
         description = json.loads(text)
@@ -120,7 +142,9 @@ def _inline(spec: str, kind: str, shape: str) -> Topology:
         dims = [int(extent) for extent in extents.split("x")]
         gbps = [float(speed) for speed in speeds.split(",")] if at else [LINK_GBPS]
     except ValueError:
-        raise TopologyError(f"topology {spec!r}: expected a shape such as torus:4x4, ring:8 or torus:4x8@128,64") from None
+        raise TopologyError(
+            f"topology {spec!r}: expected a shape such as torus:4x4, ring:8 or torus:4x8@128,64"
+        ) from None
     if min(dims) < 1 or max(dims) > 1 << 16 or (kind != "torus" and len(dims) > 1):
         raise TopologyError(f"topology {spec!r}: no such {kind}")
     speed: Any = gbps if len(gbps) > 1 else gbps[0]
@@ -155,7 +179,10 @@ def _typed(where: str, name: str, value: Any, kind: Any) -> Any:
     if float in kinds and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
     if not isinstance(value, kinds) or isinstance(value, bool):
-        words = " or ".join({int: "whole number", float: "number", list: "list", dict: "object", str: "text"}[k] for k in kinds)
+        words = " or ".join(
+            {int: "whole number", float: "number", list: "list", dict: "object", str: "text"}[k]
+            for k in kinds
+        )
         raise TopologyError(f"{where}: {name}={value!r}: expected a {words}")
     if isinstance(value, (int, float)) and not 0 <= value < float("inf"):
         raise TopologyError(f"{where}: {name}={value!r}: must not be negative")
@@ -165,13 +192,17 @@ def _typed(where: str, name: str, value: Any, kind: Any) -> Any:
 def _list(where: str, name: str, value: Any, kind: Any, length: int | None = None) -> list[Any]:
     values = value if isinstance(value, list) else [value] * (length or 1)
     if not values or (length is not None and len(values) != length):
-        raise TopologyError(f"{where}: {name}={value!r}: expected {length or 'one or more'} values, one a dimension")
+        raise TopologyError(
+            f"{where}: {name}={value!r}: expected {length or 'one or more'} values, one a dimension"
+        )
     return [_typed(where, f"{name}[{i}]", entry, kind) for i, entry in enumerate(values)]
 
 
 def _level(where: str, level: Any, extent: str, one_way: float) -> SwitchLevel:
     level = _typed(where, "levels" if extent == "chips" else "direct", level, dict)
-    chips, gbps, us = (_value(where, level, name, kind) for name, kind in ((extent, int), ("gbps", float), ("us", float)))
+    chips, gbps, us = (
+        _value(where, level, name, kind) for name, kind in ((extent, int), ("gbps", float), ("us", float))
+    )
     return SwitchLevel(chips, gbps * one_way, us)
 
 

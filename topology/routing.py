@@ -1,8 +1,8 @@
 """Which links a transfer between two cores uses, and what share of its bytes each carries.
 
-On a torus: dimension-ordered, the shorter way round, an exact tie split in halves. Everywhere else, and around dead
-links: the path of least latency. Cores of one chip use their own link. Bytes cut through: a path costs the sum of
-its latencies once, and every link on it the time of all the bytes it carries.
+On a torus: dimension-ordered, the shorter way round, an exact tie split in halves. Everywhere else, and
+around dead links: the path of least latency. Cores of one chip use their own link. Bytes cut through: a path
+costs the sum of its latencies once, and every link on it the time of all the bytes it carries.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .topology import Topology
 
 @dataclass(frozen=True)
 class Routes:
-    """The paths of pairs of cores: pair i uses ``link[first[i]:first[i + 1]]`` with ``share`` of its bytes each."""
+    """Paths of pairs of cores: pair i puts ``share`` of its bytes on each ``link[first[i]:first[i + 1]]``."""
 
     first: np.ndarray
     link: np.ndarray
@@ -49,7 +49,13 @@ def routes(topology: Topology, src: np.ndarray, dst: np.ndarray) -> Routes:
 
     inside = np.flatnonzero((a == b) & (src != dst))
     q = topology.cores_per_chip
-    pieces.append((inside, len(topology.links) + a[inside] * q * q + src[inside] % q * q + dst[inside] % q, 1.0 + 0 * inside))
+    pieces.append(
+        (
+            inside,
+            len(topology.links) + a[inside] * q * q + src[inside] % q * q + dst[inside] % q,
+            1.0 + 0 * inside,
+        )
+    )
     latency[inside], hops[inside] = topology.core_us, 1
 
     outside = np.flatnonzero(a != b)
@@ -66,7 +72,7 @@ def routes(topology: Topology, src: np.ndarray, dst: np.ndarray) -> Routes:
         latency[local] = np.bincount(pair, delay, len(local))
         hops[local] = np.rint(np.bincount(pair, share, len(local)))
         outside = np.setdiff1d(outside, local[~blocked])
-    for i in outside:
+    for i in outside.tolist():
         path, latency[i] = _shortest(topology, int(a[i]))(int(b[i]))
         hops[i] = len(path)
         pieces.append((np.full(len(path), i), np.array(path, np.int64), np.ones(len(path))))
@@ -78,7 +84,9 @@ def routes(topology: Topology, src: np.ndarray, dst: np.ndarray) -> Routes:
     return Routes(first, link[order], share[order], latency, hops)
 
 
-def _dimension_ordered(topology: Topology, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _dimension_ordered(
+    topology: Topology, a: np.ndarray, b: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     here, there = topology.coordinates(a), topology.coordinates(b)
     neighbour = _torus_links(topology)
     pieces = [(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))]
@@ -124,8 +132,8 @@ class _ShortestPaths:
         self.topology, self.source = topology, source
         links = topology.links
         leaving: dict[int, list[int]] = {}
-        for link in np.flatnonzero(links.gbps > 0):
-            leaving.setdefault(int(links.src[link]), []).append(int(link))
+        for live in np.flatnonzero(links.gbps > 0).tolist():
+            leaving.setdefault(int(links.src[live]), []).append(live)
         self.arrived_by: dict[int, int] = {}
         self.latency = {source: 0.0}
         queue = [(0.0, 0, source)]
@@ -144,7 +152,7 @@ class _ShortestPaths:
     def __call__(self, target: int) -> tuple[list[int], float]:
         if target not in self.latency:
             raise TopologyError(
-                f"no path from chip {self.source} to chip {target} on {self.topology.name}: every route is down"
+                f"no path from chip {self.source} to chip {target} of {self.topology.name}: all are down"
             )
         path: list[int] = []
         vertex = target

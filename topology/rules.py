@@ -1,7 +1,8 @@
-"""What the Neuron runtime accepts: replica groups, sizes and ops, as a lint with levels and the runtime's own words.
+"""What the Neuron runtime accepts: a lint of replica groups and ops, with the runtime's own words.
 
-Rules are versioned: they say what releases up to ``VERSION`` do, from the documentation where there is any and from the
-behaviour of public code and field reports where there is none. Where reports contradict each other the level is warn.
+Rules are versioned: they say what releases up to ``VERSION`` do, from the documentation where there is any
+and from the behaviour of public code and field reports where there is none. Where reports contradict each
+other the level is warn.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ LEVELS = ("ok", "warn", "reject")
 
 @dataclass(frozen=True)
 class Finding:
-    """``group`` is the index of the group, ``runtime`` the text the real runtime prints (empty where unknown)."""
+    """What is said of group number ``group``; ``runtime`` is what the real runtime prints, if known."""
 
     level: str
     rule: str
@@ -51,9 +52,17 @@ def lint(
     found: list[Finding] = []
     for index, cores in enumerate(groups):
         group = Group(topology, cores)
-        rules = (_overlap(groups, index), _shape(group), _size(group), _symmetry(group), _op(group, op, pairs, uneven))
+        rules = (
+            _overlap(groups, index),
+            _shape(group),
+            _size(group),
+            _symmetry(group),
+            _op(group, op, pairs, uneven),
+        )
         verdicts = [Finding(level, rule, index, *text) for part in rules for level, rule, *text in part]
-        found += verdicts or [Finding("ok", "all", index, f"{group.size} ranks on {len(group.chip_set)} chips")]
+        found += verdicts or [
+            Finding("ok", "all", index, f"{group.size} ranks on {len(group.chip_set)} chips")
+        ]
     return found
 
 
@@ -66,7 +75,7 @@ Verdict = tuple[str, ...]  # level, rule, message, and the runtime's text where 
 
 
 def family(topology: Topology) -> str:
-    """trn1, trn2, trn3 or inf2 by the preset's name; empty for other fabrics, which get only the general rules."""
+    """trn1, trn2, trn3 or inf2 by the preset's name; other fabrics, empty, get only the general rules."""
     return next((f for f in ("trn1", "trn2", "trn3", "inf2") if topology.name.startswith(f)), "")
 
 
@@ -97,10 +106,20 @@ def _shape(group: Group) -> Iterator[Verdict]:
         rows, columns = (np.unique(part) for part in np.divmod(local, 4))
         if len(local) != len(rows) * len(columns) or not (_routable(rows) and _routable(columns)):
             where = f"chips {', '.join(map(str, local))}"
-            yield "reject", rule, f"{where} are no rectangle of one, two neighbouring or all four rows and columns", runtime
+            yield (
+                "reject",
+                rule,
+                f"{where} are no rectangle of one, two neighbouring or all four rows and columns",
+                runtime,
+            )
             return
     if len(group.chip_set) > 1 and group.rank_table.shape[1] == 1 and group.size == 4:
-        yield "warn", rule, "a row or column of one core per chip: reports disagree, some releases refuse it", runtime
+        yield (
+            "warn",
+            rule,
+            "a row or column of one core per chip: reports disagree, some releases refuse it",
+            runtime,
+        )
     elif len(group.chip_set) == 2 and group.rank_table.shape[1] == topology.cores_per_chip:
         yield "warn", rule, "two whole chips: reports disagree, some containers refuse it", runtime
 
@@ -118,11 +137,15 @@ def _size(group: Group) -> Iterator[Verdict]:
                 "reject",
                 "group-size",
                 f"{n} ranks: trn1 takes 1, 2, 8, 16 or a multiple of 32",
-                "Unsupported topology. Supported number of Neuron Cores is 1, 2, 8, 16 or a multiple of 32. For other "
-                "configurations, such as multiples of 2, consider using inf2 instances",
+                "Unsupported topology. Supported number of Neuron Cores is 1, 2, 8, 16 or a multiple of 32. "
+                "For other configurations, such as multiples of 2, consider using inf2 instances",
             )
         elif n in (2, 8, 32) and group.cores.min() % n and len(group.cores) == np.ptp(group.cores) + 1:
-            yield "warn", "start-core", f"{n} cores from core {group.cores.min()}: must start at a multiple of {n}"
+            yield (
+                "warn",
+                "start-core",
+                f"{n} cores from core {group.cores.min()}: must start at a multiple of {n}",
+            )
     if kind == "trn2" and n not in (1, 2, 4, 8, 16) and n % 32:
         yield (
             "warn",
@@ -151,13 +174,22 @@ def _op(group: Group, op: str, pairs: Sequence[tuple[int, int]], uneven: bool) -
             sizes = "supported sizes: 4, 8, 16, or multiples of 32"
             yield "reject", "all-to-all-size", f"{n} ranks: {sizes}", f"unsupported world size {n}, {sizes}"
         if group.cores.min() % n:
-            yield "reject", "all-to-all-start", f"starts at core {group.cores.min()}: must be a multiple of the size {n}"
+            yield (
+                "reject",
+                "all-to-all-start",
+                f"starts at core {group.cores.min()}: must be a multiple of the size {n}",
+            )
         if world % n:
             yield "reject", "all-to-all-divides", f"{n} ranks do not divide the world of {world}"
         if uneven:
             yield "reject", "all-to-all-splits", "splits must be equal", "NotImplementedError"
     elif op == "barrier" and n != world:
-        yield "reject", "barrier-world", f"barrier on {n} of {world} ranks: only the default group has one", "NotImplementedError"
+        yield (
+            "reject",
+            "barrier-world",
+            f"barrier on {n} of {world} ranks: only the default group has one",
+            "NotImplementedError",
+        )
     elif op == "send_recv":
         yield "warn", "point-to-point", "send and recv are not implemented by every release", "NRT_INVALID"
     elif op == "permute":
@@ -181,4 +213,8 @@ def _permute(group: Group, pairs: Sequence[tuple[int, int]]) -> Iterator[Verdict
     src, dst = (group.cores[list(end)] for end in zip(*pairs, strict=True))
     if (far := routes(group.topology, src, dst).hops > 1).any():
         i = int(np.argmax(far))
-        yield "reject", "permute-direct", f"ranks {pairs[i][0]} and {pairs[i][1]} are not on neighbouring chips"
+        yield (
+            "reject",
+            "permute-direct",
+            f"ranks {pairs[i][0]} and {pairs[i][1]} are not on neighbouring chips",
+        )

@@ -16,7 +16,7 @@ INTRA_CHIP, NEURON_LINK, SWITCH, EFA = range(4)
 
 @dataclass(frozen=True)
 class Fact:
-    """One number of a topology, with where it comes from: ``mark`` is documented, derived, inferred or given."""
+    """One number of a topology and its source; ``mark`` is documented, derived, inferred, field or given."""
 
     value: float | int | str
     mark: str
@@ -59,9 +59,10 @@ class Links:
 class Topology:
     """Chips, their logical cores and the links between them.
 
-    Core ``c`` is core ``c % cores_per_chip`` of chip ``c // cores_per_chip``. Chips are numbered row-major over
-    ``dims`` within an island (a torus, or the chips under one set of switches), islands one after the other; a node
-    (instance) is ``chips // nodes`` consecutive chips. Cores of one chip are joined pairwise by ``core_gbps`` links.
+    Core ``c`` is core ``c % cores_per_chip`` of chip ``c // cores_per_chip``. Chips are numbered row-major
+    over ``dims`` within an island (a torus, or the chips under one set of switches), islands one after the
+    other; a node (instance) is ``chips // nodes`` consecutive chips. Cores of one chip are joined pairwise by
+    ``core_gbps`` links.
     """
 
     name: str
@@ -139,7 +140,7 @@ class Topology:
         return island * self.chips_per_island + np.ravel_multi_index(place, self.dims)
 
     def neighbours(self, chip: int) -> list[int]:
-        """Chips one live chip-to-chip link away. On a torus in neuron-ls order: [row-1, col-1, row+1, col+1]."""
+        """Chips one live link away; on a torus in neuron-ls order, [row-1, col-1, row+1, col+1]."""
         live = (self.links.src == chip) & (self.links.gbps > 0) & (self.links.dst < self.chips)
         reached = {int(other) for other in self.links.dst[live]}
         if not self.torus:
@@ -183,16 +184,22 @@ class Topology:
         vertices = self.chips + self.switches
         for field_name in ("src", "dst"):
             ends = getattr(self.links, field_name)
-            if len(ends) and not (0 <= ends.min() and ends.max() < vertices):
+            if len(ends) and not (ends.min() >= 0 and ends.max() < vertices):
                 bad = int(ends[(ends < 0) | (ends >= vertices)][0])
-                raise TopologyError(f"{self.name}: links.{field_name}={bad}: no such chip (0 to {self.chips - 1})")
+                raise TopologyError(
+                    f"{self.name}: links.{field_name}={bad}: no such chip (0 to {self.chips - 1})"
+                )
         if len(self.links) and not (self.links.gbps > 0).all():
             raise TopologyError(f"{self.name}: links.gbps={self.links.gbps.min():g}: must be more than 0")
         if len(self.links) and not (self.links.latency_us >= 0).all():
-            raise TopologyError(f"{self.name}: links.latency_us={self.links.latency_us.min():g}: must not be negative")
+            raise TopologyError(
+                f"{self.name}: links.latency_us={self.links.latency_us.min():g}: must not be negative"
+            )
         reached = self._reachable(0)
         if not reached[: self.chips].all():
-            raise TopologyError(f"{self.name}: links: chip {int(np.argmin(reached))} cannot be reached from chip 0")
+            raise TopologyError(
+                f"{self.name}: links: chip {int(np.argmin(reached))} cannot be reached from chip 0"
+            )
         return self
 
     def _reachable(self, start: int) -> np.ndarray:

@@ -1,5 +1,7 @@
-"""The algorithms, by name. Each is a function of a group and an op that returns a schedule of that op, or of one from
-which it follows (most return a reduce-scatter). In broadcasts and the like rank 0 is the root.
+"""The algorithms, by name.
+
+Each is a function of a group and an op that returns a schedule of that op, or of one from which it follows
+(most return a reduce-scatter). In broadcasts and the like rank 0 is the root.
 """
 
 from functools import partial

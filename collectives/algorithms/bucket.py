@@ -1,12 +1,13 @@
-"""Torus bucket: rings along one dimension after another (BlueConnect, Cho et al. 2019; Rabenseifner on a grid).
+"""Torus bucket: rings along one dimension after another (BlueConnect, Cho et al. 2019).
 
-Along dimension 1 on n bytes, dimension 2 on n / k_1, ...: sum(k_i - 1) steps, or sum(floor(k_i / 2)) half-way. One copy
-one way uses one of a chip's 2d links. The rotated form cuts the buffer in d parts, part c starting at dimension c, each
-both ways: all links busy, and the bound n (1 - 1/p) / 2dB reached where the dimensions are equal.
+Along dimension 1 on n bytes, dimension 2 on n / k_1, ...: sum(k_i - 1) steps, or sum(floor(k_i / 2))
+half-way. One copy one way uses one of a chip's 2d links. The rotated form cuts the buffer in d parts, part c
+starting at dimension c, each both ways: all links busy, and the bound n (1 - 1/p) / 2dB reached where the
+dimensions are equal.
 
-Where they are not, the copies of every order of dimensions get widths that load each dimension in proportion to its
-bandwidth, and the steps are pipelined so that all dimensions are busy at once (Themis, Rashidi et al. 2022, by
-calculation). For Z at half speed on 4x4x4 that is 21.3 % Z-first.
+Where they are not, the copies of every order of dimensions get widths that load each dimension in proportion
+to its bandwidth, and the steps are pipelined so that all dimensions are busy at once (Themis, Rashidi et al.
+2022, by calculation). For Z at half speed on 4x4x4 that is 21.3 % Z-first.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ WEIGHT_GRAIN = 10_000  # widths of weighted copies are in ten-thousandths of the
 
 
 def bucket(group: Group, op: str, *, copies: int | None = None, way: str = "both") -> Schedule:
-    """Reduce-scatter with up to ``copies`` rotated copies (one a dimension by default). all_to_all: see below."""
+    """Reduce-scatter in up to ``copies`` rotated copies, by default one a dimension; or all_to_all."""
     if op == "all_to_all":
         return dimension_ordered_all_to_all(group)
     chips = chip_lattice(group)
@@ -39,7 +40,9 @@ def weighted_bucket(group: Group, op: str, *, way: str = "halfway") -> Schedule:
     chips = chip_lattice(group)
     axes = long_axes(chips)
     orders = [list(order) for order in permutations(axes)]
-    weights = _balance([chips.shape[a] for a in axes], _axis_gbps(group, axes)) if len(axes) > 1 else np.ones(1)
+    weights = (
+        _balance([chips.shape[a] for a in axes], _axis_gbps(group, axes)) if len(axes) > 1 else np.ones(1)
+    )
     parts, widths = [], []
     for order, weight in zip(orders, np.rint(weights * WEIGHT_GRAIN).astype(int), strict=True):
         if weight:
@@ -51,7 +54,7 @@ def weighted_bucket(group: Group, op: str, *, way: str = "halfway") -> Schedule:
 
 
 def dimension_ordered_all_to_all(group: Group) -> Schedule:
-    """Every block corrects one coordinate a step: islands of its way get one message a line, not one a rank."""
+    """Every block corrects one coordinate a step, in rotated copies: as many steps as dimensions."""
     lattice = group.lattice
     axes = [axis for axis in range(lattice.ndim) if lattice.shape[axis] > 1]
     position = np.stack(np.unravel_index(np.argsort(lattice.ravel()), lattice.shape))
@@ -88,7 +91,10 @@ def _axis_gbps(group: Group, axes: list[int]) -> np.ndarray:
     speeds = []
     for axis in axes:
         lines = np.moveaxis(chips, axis, 0)
-        found = [topology.links.between(int(a), int(b)) for a, b in zip(lines[0].ravel(), lines[1].ravel(), strict=True)]
+        found = [
+            topology.links.between(int(a), int(b))
+            for a, b in zip(lines[0].ravel(), lines[1].ravel(), strict=True)
+        ]
         gbps = topology.links.gbps[np.concatenate([*found, np.zeros(0, np.int64)]).astype(np.int64)]
         speeds.append(gbps[gbps > 0].min(initial=np.inf))
     finite = [speed for speed in speeds if speed < np.inf]
@@ -98,8 +104,8 @@ def _axis_gbps(group: Group, axes: list[int]) -> np.ndarray:
 def _balance(extents: list[int], gbps: np.ndarray) -> np.ndarray:
     """Widths of the copies, by order of dimensions, that make the busiest dimension least busy.
 
-    An order loads dimension i with (1 - 1/k_i) over the extents that went before. The best widths put weight on at most
-    as many orders as there are dimensions: try them all.
+    An order loads dimension i with (1 - 1/k_i) over the extents that went before. The best widths put weight
+    on at most as many orders as there are dimensions: try them all.
     """
     d = len(extents)
     orders = list(permutations(range(d)))
@@ -110,7 +116,7 @@ def _balance(extents: list[int], gbps: np.ndarray) -> np.ndarray:
         ]
     )
     best, least = np.full(len(orders), 1 / len(orders)), np.inf
-    found = []
+    found: list[np.ndarray] = []
     for chosen in combinations(range(len(orders)), d):
         system = load[list(chosen)].T
         if abs(np.linalg.det(system)) < 1e-12:

@@ -1,7 +1,7 @@
 """Direct: everyone sends to everyone at once, routed by the fabric. Least steps, most bytes on the links.
 
-All-reduce in two steps, n (1 - 1/p) twice into each rank; on a torus the middle links carry the mean distance many
-times that (x2.13 of the bound on 4x4, x8 on 16x16). On a non-blocking switch it meets the bound.
+All-reduce in two steps, n (1 - 1/p) twice into each rank; on a torus the middle links carry the mean distance
+many times that (x2.13 of the bound on 4x4, x8 on 16x16). On a non-blocking switch it meets the bound.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ def point_to_point(ranks: int, op: str, pairs: tuple[tuple[int, int], ...]) -> S
     for name, end in (("source", src), ("target", dst)):
         values, counts = np.unique(end, return_counts=True)
         if values[0] < 0 or values[-1] >= ranks:
-            raise Unsupported(f"{op}: {name} rank {values[0] if values[0] < 0 else values[-1]} is not in the group of {ranks}")
+            raise Unsupported(
+                f"{op}: {name} ranks {values[0]} to {values[-1]}: the group has 0 to {ranks - 1}"
+            )
         if counts.max() > 1:
             raise Unsupported(f"{op}: rank {values[counts > 1][0]} is a {name} twice")
     return transfers(op, ranks, step=0, src=src, dst=dst, lo=src, pairs=tuple(pairs))

@@ -1,4 +1,4 @@
-"""Logarithmic algorithms that ignore the fabric: recursive doubling and Bruck, for few bytes and any rank count."""
+"""Recursive doubling and Bruck: logarithmic, blind to the fabric, for few bytes and any rank count."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from .rdh import hypercube_reduce_scatter
 def recursive_doubling(group: Group, op: str) -> Schedule:
     """All-reduce by exchanging the whole buffer with rank r xor 2^s: log2 p steps of n bytes.
 
-    Ranks past a power of two hand their buffer to a partner before and get the result after. For reduce_scatter and
-    all_gather: recursive halving of the ranks in order, log2 p steps of n/2, n/4, ...
+    Ranks past a power of two hand their buffer to a partner before and get the result after. For
+    reduce_scatter and all_gather: recursive halving of the ranks in order, log2 p steps of n/2, n/4, ...
     """
     order = np.argsort(group.cores)
     p = group.size
@@ -24,7 +24,9 @@ def recursive_doubling(group: Group, op: str) -> Schedule:
     guest = np.arange(core, p)
     rank, s = np.arange(core)[:, None], np.arange(core.bit_length() - 1)
     first = 1 if len(guest) else 0
-    exchange = [np.broadcast_to(column, (core, len(s))).ravel() for column in (first + s, rank, rank ^ (1 << s))]
+    exchange = [
+        np.broadcast_to(column, (core, len(s))).ravel() for column in (first + s, rank, rank ^ (1 << s))
+    ]
     come = [np.zeros_like(guest), guest, guest - core]
     leave = [np.full_like(guest, first + len(s)), guest - core, guest]
     step, src, dst = (np.concatenate(column) for column in zip(come, exchange, leave, strict=True))
@@ -33,10 +35,10 @@ def recursive_doubling(group: Group, op: str) -> Schedule:
 
 
 def bruck(group: Group, op: str) -> Schedule:
-    """All-gather in ceil(log2 p) steps for any p (Bruck et al. 1997); its reversal is what PAT does (NCCL 2.23).
+    """All-gather in ceil(log2 p) steps for any p (Bruck et al. 1997; reversed, PAT of NCCL 2.23).
 
-    In step s rank r hands the 2^s blocks it holds from its own on to rank r - 2^s. All-to-all: a block goes 2^s ranks
-    ahead in step s if its distance has that bit, n log2(p) / 2 bytes from each rank.
+    In step s rank r hands the 2^s blocks it holds from its own on to rank r - 2^s. All-to-all: a block goes
+    2^s ranks ahead in step s if its distance has that bit, n log2(p) / 2 bytes from each rank.
     """
     p = group.size
     order = np.argsort(group.cores)

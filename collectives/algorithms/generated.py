@@ -1,8 +1,9 @@
 """Generated: a schedule searched for on whatever links are alive, for degraded and irregular fabrics.
 
-All-gather by greedy matching on a time-expanded graph (in the manner of TACOS, Won et al., arXiv 2304.05301): in every
-step each link carries to its far end one chunk that is missing there, the rarest first. Steps cost as much as their
-slowest link, so slow links are left to the chunks no other can bring. Reduce-scatter is the reversal.
+All-gather by greedy matching on a time-expanded graph (in the manner of TACOS, Won et al., arXiv 2304.05301):
+in every step each link carries to its far end one chunk that is missing there, the rarest first. Steps cost
+as much as their slowest link, so slow links are left to the chunks no other can bring. Reduce-scatter is the
+reversal.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def _gather(near: list[list[int]], gbps: np.ndarray) -> Schedule:
 
 
 def _wires(group: Group, chips: np.ndarray) -> tuple[list[list[int]], np.ndarray]:
-    """Who each chip receives from: chips one live link away; where that leaves the group in parts, the nearest too."""
+    """Who each chip receives from: neighbours over live links; if that leaves parts, the nearest too."""
     p = len(chips)
     u, v = np.divmod(np.arange(p * p), p)
     cores = chips * group.topology.cores_per_chip

@@ -44,7 +44,7 @@ def chip_lattice(group: Group) -> np.ndarray:
 
 
 def long_axes(lattice: np.ndarray) -> list[int]:
-    """The axes with more than one position, the islands' (axis 0) apart: it is not a dimension of the torus."""
+    """The torus's axes with more than one position; axis 0, the islands, is none of them."""
     return [axis for axis in range(1, lattice.ndim) if lattice.shape[axis] > 1]
 
 

@@ -1,7 +1,8 @@
 """Hierarchical: any algorithm inside the nodes with any other between them (internode-collective-comm.rst).
 
-All-reduce: reduce-scatter inside, all-reduce between ranks of equal place in their nodes, all-gather inside; so each
-byte crosses between nodes once, in as many streams as a node has ranks. Reduce-scatter: inside, then between.
+All-reduce: reduce-scatter inside, all-reduce between ranks of equal place in their nodes, all-gather inside;
+so each byte crosses between nodes once, in as many streams as a node has ranks. Reduce-scatter: inside, then
+between.
 """
 
 from __future__ import annotations
@@ -32,10 +33,14 @@ def hierarchical(group: Group, op: str, *, inner: Algorithm, outer: Algorithm) -
 
 
 def _levels(group: Group) -> np.ndarray:
-    """Ranks by node (or chip) and place in it. Raises Unsupported unless all nodes contribute the same places."""
+    """Ranks by node (or chip) and place in it. Raises Unsupported unless all contribute the same places."""
     topology = group.topology
     per_node = topology.chips_per_node * topology.cores_per_chip
-    size, what = (per_node, "node") if len(np.unique(group.cores // per_node)) > 1 else (topology.cores_per_chip, "chip")
+    size, what = (
+        (per_node, "node")
+        if len(np.unique(group.cores // per_node)) > 1
+        else (topology.cores_per_chip, "chip")
+    )
     order = np.argsort(group.cores)
     count = len(np.unique(group.cores // size))
     if group.size % count:

@@ -1,10 +1,11 @@
-"""KangaRing: Neuron's ring for large messages, in which half the ranks ride along (intranode-collective-comm.rst).
+"""KangaRing: Neuron's ring for large messages, in which half the ranks ride along.
 
-Half of a chip's ranks are primaries and make the ring; each carries a secondary beside it. An all-gather step reads a
-chunk once and writes it twice, to the next primary and to one's own secondary (1R2W, where two ranks of a ring do
-2R2W: 25 % fewer touches of HBM); a reduce-scatter step reads the partial sum, one's own and the secondary's chunk and
-writes once (3R1W against 4R2W: 33 % fewer). About p/2 + 1 steps a phase instead of p - 1. Roles and pairings alternate
-over the wire-disjoint cycles and their two ways, so that no core-to-core link serves two of them.
+Half of a chip's ranks are primaries and make the ring; each carries a secondary beside it. An all-gather step
+reads a chunk once and writes it twice, to the next primary and to one's own secondary (1R2W, where two ranks
+of a ring do 2R2W: 25 % fewer touches of HBM); a reduce-scatter step reads the partial sum, one's own and the
+secondary's chunk and writes once (3R1W against 4R2W: 33 % fewer). About p/2 + 1 steps a phase instead of p -
+1. Roles and pairings alternate over the wire-disjoint cycles and their two ways, so that no core-to-core link
+serves two of them.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from ..schedule import Schedule, transfers
 
 
 def kangaring(group: Group, op: str) -> Schedule:
-    """Reduce-scatter. Raises Unsupported unless the group has every core of each of its chips, an even number."""
+    """Reduce-scatter. Raises Unsupported unless the group has all cores of its chips, an even number."""
     cores = group.topology.cores_per_chip
     if group.rank_table is None or group.rank_table.shape[1] != cores or cores % 2:
         raise Unsupported(
@@ -32,7 +33,7 @@ def kangaring(group: Group, op: str) -> Schedule:
 
 
 def _ring(group: Group, cycle: np.ndarray, role: int) -> Schedule:
-    """All-gather around one cycle. Step 0: secondaries hand over; step s: hop s - 1 of s, its secondary one later."""
+    """All-gather around one cycle: secondaries hand over, then hops; secondaries get theirs a step later."""
     assert group.rank_table is not None
     on_chip = group.rank_table[np.searchsorted(group.chip_set, cycle)]
     cores = on_chip.shape[1]

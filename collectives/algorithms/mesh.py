@@ -1,8 +1,8 @@
 """Mesh: Neuron's algorithm for small messages, direct sends in few steps.
 
 Two-level (``mesh``): the ranks of a chip exchange first, then each core offset among all chips, so that every
-chip-to-chip message exists once. Four steps for all-reduce, two where a chip has one rank.
-Single step (``mesh1``): every rank broadcasts its whole buffer and adds up what it gets. One step, (p - 1) n into each
+chip-to-chip message exists once. Four steps for all-reduce, two where a chip has one rank. Single step
+(``mesh1``): every rank broadcasts its whole buffer and adds up what it gets. One step, (p - 1) n into each
 rank: for a few bytes only.
 """
 

@@ -1,9 +1,10 @@
 """RDH, recursive doubling and halving: pairs exchange half of what they hold, over the axes of a hypercube.
 
-A ring of 4 is a square and a torus of 4s a hypercube: with positions Gray-coded every pair are neighbours (Neuron's axes
-W, X, Y, Z on 4x4). log2 p steps a phase. One copy sends n (1 - 1/p) over one link at a time; copies that start at each
-axis in turn use all of them, and on 4^d meet the bound n (1 - 1/p) / 2dB with as few steps as the torus is wide.
-Rabenseifner 2004; Neuron's intranode-collective-comm.rst. Other counts fold their last ranks into the first.
+A ring of 4 is a square and a torus of 4s a hypercube: with positions Gray-coded every pair are neighbours
+(Neuron's axes W, X, Y, Z on 4x4). log2 p steps a phase. One copy sends n (1 - 1/p) over one link at a time;
+copies that start at each axis in turn use all of them, and on 4^d meet the bound n (1 - 1/p) / 2dB with as
+few steps as the torus is wide. Rabenseifner 2004; Neuron's intranode-collective-comm.rst. Other counts fold
+their last ranks into the first.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from .ring import arc
 
 
 def rdh(group: Group, op: str, *, copies: int | None = None) -> Schedule:
-    """Reduce-scatter with a copy starting at every axis (or ``copies`` of them); ranks of a chip exchange first."""
+    """Reduce-scatter, a copy starting at every axis (or ``copies``); ranks of a chip exchange first."""
     return inside_chips(group, hypercube_reduce_scatter(chip_lattice(group), copies))
 
 

@@ -1,4 +1,4 @@
-"""Ring: partial sums travel around; the classic of large messages (Patarasuk and Yuan 2009; NCCL; Neuron's "Ring").
+"""Ring: partial sums travel around. The classic of large messages (Patarasuk and Yuan 2009).
 
 On a ring of k, in one phase (reduce-scatter or all-gather) of n bytes, a link carrying B bytes/s each way:
 
@@ -6,7 +6,8 @@ On a ring of k, in one phase (reduce-scatter or all-gather) of n bytes, a link c
 - both ways, half the buffer each: k - 1 steps, n (1 - 1/k) / 2B
 - half-way, every chunk collected from both sides: floor(k/2) steps at the load of both ways
 
-A torus of d dimensions has d wire-disjoint Hamiltonian cycles: all of them both ways reach its bound n (1 - 1/p) / 2dB.
+A torus of d dimensions has d wire-disjoint Hamiltonian cycles: all of them both ways reach its bound n (1 -
+1/p) / 2dB.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from ..schedule import Schedule, transfers
 
 
 def arc(ranks: int, behind: int, ahead: int) -> Schedule:
-    """Reduce-scatter on a ring: chunk c collects from the ``behind`` ranks before c and the ``ahead`` after it.
+    """Reduce-scatter on a ring: chunk c collects from ``behind`` ranks before c and ``ahead`` after it.
 
     Both sums travel towards c from their far ends and start at once. ``behind + ahead == ranks - 1``.
     """
@@ -32,7 +33,7 @@ def arc(ranks: int, behind: int, ahead: int) -> Schedule:
 
 
 def arcs(ranks: int, way: str) -> list[Schedule]:
-    """The reduce-scatters that share the buffer equally: ``one`` way round, ``both`` ways, or ``halfway`` round."""
+    """The reduce-scatters that share the buffer: ``one`` way round, ``both`` ways, or ``halfway`` round."""
     far, near = ranks // 2, (ranks - 1) // 2
     return {
         "one": [arc(ranks, ranks - 1, 0)],
@@ -42,7 +43,7 @@ def arcs(ranks: int, way: str) -> list[Schedule]:
 
 
 def ring(group: Group, op: str, *, cycles: int | None = None, way: str = "both") -> Schedule:
-    """Reduce-scatter on up to ``cycles`` wire-disjoint cycles of the group's chips (all there are by default)."""
+    """Reduce-scatter on up to ``cycles`` wire-disjoint cycles of the group's chips, by default all."""
     parts = []
     for index, cycle in enumerate(group.chip_cycles[:cycles]):
         order = ranks_along(group, cycle, index)
@@ -51,7 +52,7 @@ def ring(group: Group, op: str, *, cycles: int | None = None, way: str = "both")
 
 
 def ranks_along(group: Group, cycle: np.ndarray, index: int = 0) -> np.ndarray:
-    """The group's ranks in the order of a cycle of chips; cycle ``index`` has core-to-core hops of its own."""
+    """The group's ranks along a cycle of chips; cycle ``index`` has core-to-core hops of its own."""
     if group.rank_table is None:
         return group.lattice.ravel()
     rows = group.rank_table[np.searchsorted(group.chip_set, cycle)]
@@ -59,6 +60,6 @@ def ranks_along(group: Group, cycle: np.ndarray, index: int = 0) -> np.ndarray:
 
 
 def zigzag(cores: int, index: int) -> np.ndarray:
-    """The index-th path through all cores of a chip: index, +1, -1, +2, ... (Walecki: for even counts, disjoint)."""
+    """The index-th path through a chip's cores: index, +1, -1, +2, ... (Walecki: disjoint if even)."""
     steps = np.arange(cores)
     return (index + np.where(steps % 2, (steps + 1) // 2, -(steps // 2))) % cores

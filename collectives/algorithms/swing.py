@@ -1,8 +1,9 @@
-"""Swing: pairs that swing to either side, ever further (De Sensi et al., arXiv 2401.09356, which names Trainium).
+"""Swing: pairs that swing to either side, ever further (De Sensi et al., arXiv 2401.09356).
 
-In step s rank r exchanges with r + rho(s) if even and r - rho(s) if odd, rho(s) = (1 - (-2)^(s+1)) / 3 = 1, -1, 3, -5,
-11: log2 p steps over shorter ways than recursive halving's. With 2d copies (each dimension first, mirrored) the time of
-a phase is n (1 - 1/p) / 2dB times 1.00 on 4^d, 1.10 on 8x8, 1.14 on 16x16, 1.29 on a ring of 8, 1.53 on a ring of 16.
+In step s rank r exchanges with r + rho(s) if even and r - rho(s) if odd, rho(s) = (1 - (-2)^(s+1)) / 3 = 1,
+-1, 3, -5, 11: log2 p steps over shorter ways than recursive halving's. With 2d copies (each dimension first,
+mirrored) the time of a phase is n (1 - 1/p) / 2dB times 1.00 on 4^d, 1.10 on 8x8, 1.14 on 16x16, 1.29 on a
+ring of 8, 1.53 on a ring of 16.
 """
 
 from __future__ import annotations
@@ -40,8 +41,10 @@ def halving(partners: list[np.ndarray]) -> Schedule:
         src, lo = np.nonzero(mine[partner])
         parts.append(np.stack([np.full(len(src), step), src, partner[src], lo]))
         mine = mine | mine[partner]
-    step, src, dst, lo = np.concatenate(parts, axis=1) if parts else np.zeros((4, 0), np.int64)
-    return merge_intervals(transfers("reduce_scatter", ranks, step=step, src=src, dst=dst, lo=lo, chunks=ranks))
+    steps, src, dst, lo = np.concatenate(parts, axis=1) if parts else np.zeros((4, 0), np.int64)
+    return merge_intervals(
+        transfers("reduce_scatter", ranks, step=steps, src=src, dst=dst, lo=lo, chunks=ranks)
+    )
 
 
 def _partners(chips: np.ndarray, order: list[int], sign: int) -> list[np.ndarray]:

@@ -1,8 +1,9 @@
 """Trees: binomial for few bytes, wire-disjoint chains for many.
 
-Binomial: ceil(log2 p) steps, each of n bytes. The chains are a torus's Hamiltonian cycles walked both ways from the
-root: 2d spanning trees no two of which share a link, an equal slice of the buffer down each, pipelined; a broadcast
-takes n / 2dB and the time to fill the chains (edge-disjoint spanning trees: Johnsson and Ho 1989).
+Binomial: ceil(log2 p) steps, each of n bytes. The chains are a torus's Hamiltonian cycles walked both ways
+from the root: 2d spanning trees no two of which share a link, an equal slice of the buffer down each,
+pipelined; a broadcast takes n / 2dB and the time to fill the chains (edge-disjoint spanning trees: Johnsson
+and Ho 1989).
 """
 
 from __future__ import annotations
@@ -37,12 +38,14 @@ def binomial_tree(group: Group, op: str) -> Schedule:
 
 
 def disjoint_chains(group: Group, op: str) -> Schedule:
-    """Broadcast (reversed: reduce; both: all_reduce) down the two ways of every wire-disjoint cycle, pipelined."""
+    """Broadcast (or reduce, or all_reduce) down both ways of every wire-disjoint cycle, pipelined."""
     if op not in ("broadcast", "reduce", "all_reduce"):
         raise Unsupported(f"chains serve broadcast, reduce and all_reduce, not {op}")
     link = np.arange(group.size - 1)
     chain = transfers("broadcast", group.size, step=link, src=link, dst=link + 1, lo=0)
-    walks = [ranks_along(group, cycle[::way], i) for i, cycle in enumerate(group.chip_cycles) for way in (1, -1)]
+    walks = [
+        ranks_along(group, cycle[::way], i) for i, cycle in enumerate(group.chip_cycles) for way in (1, -1)
+    ]
     together = side_by_side([relabel(chain, _from_root(walk)) for walk in walks])
     return Schedule(**vars(together) | {"pipelined": True})
 
