@@ -65,6 +65,7 @@ class Profile:
     link_us: np.ndarray
     hbm_us: np.ndarray
     link_total: np.ndarray
+    hbm_total: np.ndarray
     pipeline: tuple[np.ndarray, np.ndarray] | None
     bound_us: float  # per byte
 
@@ -73,11 +74,6 @@ class Profile:
         if not len(self.link_total) or not self.link_total.any():
             return "-"
         return self.group.topology.link_name(int(np.argmax(self.link_total)))
-
-    @property
-    def hbm_touches(self) -> float:
-        """Bytes read and written by the busiest core, in sizes S."""
-        return float(self.hbm_us.sum() * self.group.topology.hbm_gbps_per_core * 1e3)
 
     def price(self, size: int, pieces: int | None = None) -> Price:
         """The price of ``size`` bytes (S of nccl-tests), if pipelined in ``pieces`` (the best number)."""
@@ -169,10 +165,21 @@ def profile(schedule: Schedule, group: Group) -> Profile:
         total += load
         if kept is not None:
             kept[step] = load
-    hbm = _touches(schedule, steps) * (1e-3 / topology.hbm_gbps_per_core)
+    touches = _touches(schedule, steps)
+    hbm = touches * (1e-3 / topology.hbm_gbps_per_core)
     pipeline = (kept, hbm) if kept is not None else None
     bound = bound_us_per_byte(schedule.op, group, schedule.root, schedule.pairs)
-    return Profile(schedule, group, alpha, busiest, hbm.max(axis=1, initial=0.0), total, pipeline, bound)
+    return Profile(
+        schedule,
+        group,
+        alpha,
+        busiest,
+        hbm.max(axis=1, initial=0.0),
+        total,
+        touches.sum(axis=0),
+        pipeline,
+        bound,
+    )
 
 
 def _windows(by_step: np.ndarray, pieces: int) -> np.ndarray:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
@@ -81,8 +80,8 @@ def from_description(
     if counting not in COUNTINGS:
         raise TopologyError(f"{where}: link_counting={counting!r}: expected {' or '.join(COUNTINGS)}")
     one_way = 0.5 if counting == "bidirectional" else 1.0
-    facts["lnc"] = replace(facts.get("lnc", Fact(1, "given")), value=grouping)
-    facts["link_counting"] = replace(facts.get("link_counting", Fact(counting, "given")), value=counting)
+    knobs = {"lnc": lnc, "link_counting": link_counting}
+    facts |= {name: Fact(value, "given", "set by the caller") for name, value in knobs.items() if value}
 
     numbers: dict[str, Any] = {name: _value(where, description, name, float, None) for name in _NUMBERS}
     numbers = {name: value for name, value in numbers.items() if value is not None}

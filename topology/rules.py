@@ -113,7 +113,9 @@ def _shape(group: Group) -> Iterator[Verdict]:
                 runtime,
             )
             return
-    if len(group.chip_set) > 1 and group.rank_table.shape[1] == 1 and group.size == 4:
+    if len(np.unique(topology.node_of(group.chip_set))) > 1:
+        return
+    if group.rank_table.shape[1] == 1 and group.size == 4:
         yield (
             "warn",
             rule,

@@ -8,6 +8,8 @@ and Ho 1989).
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from ...topology import Group
@@ -47,7 +49,7 @@ def disjoint_chains(group: Group, op: str) -> Schedule:
         ranks_along(group, cycle[::way], i) for i, cycle in enumerate(group.chip_cycles) for way in (1, -1)
     ]
     together = side_by_side([relabel(chain, _from_root(walk)) for walk in walks])
-    return Schedule(**vars(together) | {"pipelined": True})
+    return replace(together, pipelined=True)
 
 
 def _from_root(order: np.ndarray) -> np.ndarray:
