@@ -57,7 +57,7 @@ def mutated(schedule: Schedule, kind: str, rng: np.random.Generator) -> Schedule
 
 
 def still_right(schedule: Schedule) -> bool:
-    """Whether a partial sum sent elsewhere reached its place another way, which is no error: walked on numbers."""
+    """Whether a redirected sum reached its place another way, which is no error: walked on numbers."""
     count = schedule.units
     held = inputs(schedule, count, np.int64)
     after, expected = walk(schedule, held), held.sum(axis=0)
