@@ -10,12 +10,14 @@ of B this is n (1 - 1/p) / 2dB a phase.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 import numpy as np
 
 from ..topology import Group, Topology
 
 
+@lru_cache(maxsize=256)
 def bound_us_per_byte(op: str, group: Group, root: int = 0, pairs: tuple[tuple[int, int], ...] = ()) -> float:
     """Microseconds per byte of the op's size S (nccl-tests): a lower bound from the links alone."""
     p = group.size
@@ -104,18 +106,13 @@ def _chip_sets(topology: Topology) -> Iterator[np.ndarray]:
 
 def _crossing(topology: Topology, chip_sets: np.ndarray) -> np.ndarray:
     """GB/s from each set of chips to the rest. A switch is on the side that makes the cut narrower."""
-    links = topology.links
-    to_chip = links.dst < topology.chips
-    from_chip = links.src < topology.chips
-    leaving = np.zeros(len(chip_sets))
-    both = from_chip & to_chip
-    for i, inside in enumerate(chip_sets):
-        leaving[i] = links.gbps[both][inside[links.src[both]] & ~inside[links.dst[both]]].sum()
-    for switch in range(topology.chips, topology.chips + topology.switches):
-        up = from_chip & (links.dst == switch)
-        down = to_chip & (links.src == switch)
-        for i, inside in enumerate(chip_sets):
-            into = links.gbps[up][inside[links.src[up]]].sum()
-            out = links.gbps[down][~inside[links.dst[down]]].sum()
-            leaving[i] += min(into, out)
-    return leaving
+    links, chips = topology.links, topology.chips
+    wire = (links.src < chips) & (links.dst < chips)
+    cut = chip_sets[:, links.src[wire]] & ~chip_sets[:, links.dst[wire]]
+    up, down = np.zeros((chips, topology.switches)), np.zeros((chips, topology.switches))
+    for switch in range(topology.switches):
+        to, of = links.dst == chips + switch, links.src == chips + switch
+        up[:, switch] = np.bincount(links.src[to], links.gbps[to], chips)
+        down[:, switch] = np.bincount(links.dst[of], links.gbps[of], chips)
+    through = np.minimum(chip_sets.astype(float) @ up, (~chip_sets).astype(float) @ down)
+    return cut.astype(float) @ links.gbps[wire] + through.sum(axis=1)

@@ -83,10 +83,7 @@ class Profile:
         if size == 0 or not schedule.steps:
             alpha, beta, hbm, pieces = 0.0, 0.0, 0.0, 1
         else:
-            options = [pieces] if pieces else self._piece_counts(size)
-            alpha, beta, hbm, pieces = min(
-                (self._parts(size, m) for m in options), key=lambda parts: sum(parts[:3])
-            )
+            alpha, beta, hbm, pieces = self._parts(size, pieces) if pieces else self._best_parts(size)
             alpha += topology.launch_us
         time, bound = alpha + beta + hbm, self.bound_us * size
         algbw = size / time / 1e3 if time else 0.0
@@ -109,11 +106,16 @@ class Profile:
             pieces=pieces,
         )
 
-    def _piece_counts(self, size: int) -> list[int]:
-        if self.pipeline is None:
-            return [1]
-        most = min(MOST_PIECES, max(1, size // (LEAST_PIECE_BYTES * self.schedule.chunks)))
-        return [1 << i for i in range(most.bit_length())]
+    def _best_parts(self, size: int) -> tuple[float, float, float, int]:
+        """Twice as many pieces as long as that is cheaper: more cost alpha, fewer leave links idle."""
+        best = self._parts(size, 1)
+        most = min(MOST_PIECES, size // (LEAST_PIECE_BYTES * self.schedule.chunks)) if self.pipeline else 1
+        while 2 * best[3] <= most:
+            parts = self._parts(size, 2 * best[3])
+            if sum(parts[:3]) >= sum(best[:3]):
+                break
+            best = parts
+        return best
 
     def _parts(self, size: int, pieces: int) -> tuple[float, float, float, int]:
         """alpha, beta, HBM (us) and the pieces."""

@@ -44,43 +44,55 @@ def routes(topology: Topology, src: np.ndarray, dst: np.ndarray) -> Routes:
         if (dead := np.flatnonzero((a == chip) | (b == chip))).size:
             i = dead[0]
             raise TopologyError(f"no path from core {src[i]} to core {dst[i]}: chip {chip} is down")
-    pieces: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []  # pair, link, share
-    latency, hops = np.zeros(len(src)), np.zeros(len(src), np.int64)
-
-    inside = np.flatnonzero((a == b) & (src != dst))
     q = topology.cores_per_chip
-    pieces.append(
-        (
-            inside,
-            len(topology.links) + a[inside] * q * q + src[inside] % q * q + dst[inside] % q,
-            1.0 + 0 * inside,
-        )
-    )
+    inside, outside = np.flatnonzero((a == b) & (src != dst)), np.flatnonzero(a != b)
+    core_link = len(topology.links) + a[inside] * q * q + src[inside] % q * q + dst[inside] % q
+    latency, hops = np.zeros(len(src)), np.zeros(len(src), np.int64)
     latency[inside], hops[inside] = topology.core_us, 1
 
-    outside = np.flatnonzero(a != b)
+    chip_pairs, which = np.unique(a[outside] * topology.chips + b[outside], return_inverse=True)
+    between = _chip_routes(topology, *np.divmod(chip_pairs, topology.chips))
+    row, link, share = between.expand(which)
+    latency[outside], hops[outside] = between.latency_us[which], between.hops[which]
+    pieces = [(inside, core_link, np.ones(len(inside))), (outside[row], link, share)]
+    return _routes(pieces, latency, hops)
+
+
+def _chip_routes(topology: Topology, a: np.ndarray, b: np.ndarray) -> Routes:
+    """Paths between unlike chips."""
+    latency, hops = np.zeros(len(a)), np.zeros(len(a), np.int64)
+    pieces: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []  # pair, link, share
+    todo = np.arange(len(a))
     if topology.torus:
         island = topology.chips_per_island
-        local = outside[a[outside] // island == b[outside] // island]
+        local = np.flatnonzero(a // island == b // island)
         pair, link, share = _dimension_ordered(topology, a[local], b[local])
         blocked = np.zeros(len(local), bool)
         blocked[pair[topology.links.gbps[link] == 0]] = True
         keep = ~blocked[pair]
         pieces.append((local[pair[keep]], link[keep], share[keep]))
         # The two halves of a tie are equally long, so the weighted sum is the length of either.
-        delay = share * topology.links.latency_us[link]
-        latency[local] = np.bincount(pair, delay, len(local))
+        latency[local] = np.bincount(pair, share * topology.links.latency_us[link], len(local))
         hops[local] = np.rint(np.bincount(pair, share, len(local)))
-        outside = np.setdiff1d(outside, local[~blocked])
-    for i in outside.tolist():
+        todo = np.setdiff1d(todo, local[~blocked])
+    for i in todo.tolist():
         path, latency[i] = _shortest(topology, int(a[i]))(int(b[i]))
         hops[i] = len(path)
         pieces.append((np.full(len(path), i), np.array(path, np.int64), np.ones(len(path))))
+    return _routes(pieces, latency, hops)
 
-    pair, link, share = (np.concatenate(column) for column in zip(*pieces, strict=True))
+
+def _routes(
+    pieces: list[tuple[np.ndarray, np.ndarray, np.ndarray]], latency: np.ndarray, hops: np.ndarray
+) -> Routes:
+    """Routes from unordered (pair, link, share) columns."""
+    empty = np.zeros(0, np.int64)
+    pair, link, share = (
+        np.concatenate(column) for column in zip((empty, empty, empty), *pieces, strict=True)
+    )
     order = np.argsort(pair, kind="stable")
-    first = np.zeros(len(src) + 1, np.int64)
-    np.cumsum(np.bincount(pair, minlength=len(src)), out=first[1:])
+    first = np.zeros(len(hops) + 1, np.int64)
+    np.cumsum(np.bincount(pair, minlength=len(hops)), out=first[1:])
     return Routes(first, link[order], share[order], latency, hops)
 
 

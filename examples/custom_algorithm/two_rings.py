@@ -15,7 +15,7 @@ from neuron_dist.topology import Group
 def two_rings(group: Group, op: str) -> Schedule:
     """Chunks 2 b and 2 b + 1 are the halves of block b; even ones go up the ranks, odd ones down.
 
-    p - 1 steps, n (1 - 1/p) / 2B. From this all-gather follow reduce_scatter, all_reduce, broadcast and reduce.
+    p - 1 steps, n (1 - 1/p) / 2B. From the all-gather follow all_reduce and the others.
     """
     p = group.size
     draft = Draft("all_gather", ranks=p, chunks=2 * p)

@@ -192,7 +192,7 @@ def test_explain_lights_the_links_that_work(command: Command, tmp_path: Path) ->
 
 def test_explain_chooses(command: Command) -> None:
     assert "pipelined: in" in command.text(
-        "explain", "all_reduce", "-t", "torus:4x8", "-s", "16M", "--show", "0"
+        "explain", "all_reduce", "-t", "trn2.48xlarge", "-s", "64M", "--show", "0"
     )
 
 
