@@ -4,6 +4,8 @@
 
 #include <ATen/core/ivalue.h>
 
+#include "csrc/device/stream.h"
+
 namespace neuron {
 
 namespace {
@@ -23,39 +25,48 @@ std::vector<c10::Device> accelerators(const std::vector<at::Tensor>& tensors) {
 
 Work::Work(
     int rank, c10d::OpType type, uint64_t sequence_number, const char* title, const std::vector<at::Tensor>& inputs,
-    std::vector<at::Tensor> outputs)
-    : c10d::Work(rank, type, title, inputs), sequence_number_(sequence_number), outputs_(std::move(outputs)) {}
+    std::vector<at::Tensor> outputs, c10::Stream stream)
+    : c10d::Work(rank, type, title, inputs),
+      sequence_number_(sequence_number),
+      outputs_(std::move(outputs)),
+      stream_(stream) {}
+
+void Work::synchronize() { hold_stream_until(current_stream(stream_.device_index()), end_); }
 
 FuturePtr Work::getFuture() {
   std::unique_lock lock(mutex_);
   if (future_) return future_;
   future_ = c10::make_intrusive<c10::ivalue::Future>(
       c10::ListType::create(c10::TensorType::get()), accelerators(outputs_));
-  if (completed_) settle(*future_, outputs_, exception_);
+  if (completed_) settle(*future_);
   return future_;
 }
 
-void Work::complete(std::exception_ptr error) {
+void Work::complete(std::exception_ptr error, double end) {
+  end_ = end;
   finish(error);
   FuturePtr waiting;
   {
     std::lock_guard lock(mutex_);
     waiting = future_;
   }
-  if (waiting && !waiting->completed()) settle(*waiting, outputs_, error);
+  if (waiting && !waiting->completed()) settle(*waiting);
 }
 
-void Work::complete_receive(std::exception_ptr error, int source) {
+void Work::complete_receive(std::exception_ptr error, int source, double end) {
   source_ = source;
-  complete(error);
+  complete(error, end);
 }
 
-void Work::settle(c10::ivalue::Future& future, const std::vector<at::Tensor>& outputs, std::exception_ptr error) {
-  if (error) {
-    future.setError(error);
+void Work::settle(c10::ivalue::Future& future) {
+  hold_stream_until(stream_, end_);
+  const c10::Stream previous = exchange_stream(stream_); // the future's events record the current stream
+  if (exception_) {
+    future.setError(exception_);
   } else {
-    future.markCompleted(c10::IValue(outputs));
+    future.markCompleted(c10::IValue(outputs_));
   }
+  exchange_stream(previous);
 }
 
 CoalescedWork::CoalescedWork(int rank, std::vector<c10::intrusive_ptr<c10d::Work>> works)

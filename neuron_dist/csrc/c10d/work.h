@@ -1,5 +1,6 @@
 #pragma once
 
+#include <c10/core/Stream.h>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
 namespace neuron {
@@ -10,26 +11,31 @@ using FuturePtr = c10::intrusive_ptr<c10::ivalue::Future>;
 class Work : public c10d::Work {
  public:
   // `outputs` are the tensors that the future yields, as a list.
+  // In simulated time the operation runs on `stream`; whoever waits has its own stream held until its end.
   Work(
       int rank, c10d::OpType type, uint64_t sequence_number, const char* title,
-      const std::vector<at::Tensor>& inputs, std::vector<at::Tensor> outputs);
+      const std::vector<at::Tensor>& inputs, std::vector<at::Tensor> outputs, c10::Stream stream);
 
   std::vector<at::Tensor> result() override { return outputs_; }
   FuturePtr getFuture() override;
   uint64_t getSequencenumber() const override { return sequence_number_; }
   int sourceRank() const override { return source_; }
 
-  // Ends the operation, once. Callbacks on the future run on this thread.
-  void complete(std::exception_ptr error = nullptr);
-  void complete_receive(std::exception_ptr error, int source);
+  void synchronize() override;
+
+  // Ends the operation, once, at the simulated time `end`. Callbacks on the future run on this thread.
+  void complete(std::exception_ptr error, double end = 0);
+  void complete_receive(std::exception_ptr error, int source, double end);
 
  private:
-  static void settle(c10::ivalue::Future& future, const std::vector<at::Tensor>& outputs, std::exception_ptr error);
+  void settle(c10::ivalue::Future& future);
 
   uint64_t sequence_number_;
   std::vector<at::Tensor> outputs_;
   FuturePtr future_; // made when asked for
   int source_ = -1;
+  c10::Stream stream_;
+  double end_ = 0; // simulated seconds
 };
 
 // Works that were issued between startCoalescing and endCoalescing, as one.
