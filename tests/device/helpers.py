@@ -7,7 +7,9 @@ import textwrap
 from pathlib import Path
 
 
-def run_python(code: str, *, path: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
+def run_python(
+    code: str, *, path: Path | None = None, **environment: str
+) -> subprocess.CompletedProcess[str]:
     """Run dedented `code` with these environment variables set; `path` comes first in the import path."""
     env = {**os.environ, **environment}
     if path is not None:

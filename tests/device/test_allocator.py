@@ -98,7 +98,8 @@ def test_out_of_memory_names_device_request_use_and_capacity():
     held = empty(MIB)
     with pytest.raises(
         torch.OutOfMemoryError,
-        match=r"neuron:7 out of memory. Tried to allocate 30.00 GiB. The device has 24.00 GiB of HBM; 1.00 MiB are in use",
+        match=r"neuron:7 out of memory. Tried to allocate 30.00 GiB. "
+        r"The device has 24.00 GiB of HBM; 1.00 MiB are in use",
     ):
         empty(30 << 30)
     assert stat("num_ooms") == 1
@@ -116,7 +117,7 @@ def test_a_small_device_can_be_filled_and_used_again():
         except torch.OutOfMemoryError as error:
             assert "32.00 MiB of HBM" in str(error), error
         del held[1], held[0]
-        torch.empty(20 << 20, dtype=torch.uint8, device="neuron")  # needs cached segments given back and joined
+        torch.empty(20 << 20, dtype=torch.uint8, device="neuron")  # of two given back
         print(torch.neuron.memory_stats()["num_ooms"], torch.neuron.memory_stats()["num_alloc_retries"])
         """,
         NEURON_SIM_HBM="32MiB",

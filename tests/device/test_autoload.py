@@ -12,7 +12,10 @@ def test_importing_the_package_alone_imports_no_torch():
 
 
 def test_it_can_be_switched_off():
-    assert output_of("import torch; print(hasattr(torch, 'neuron'))", TORCH_DEVICE_BACKEND_AUTOLOAD="0") == "False"
+    assert (
+        output_of("import torch; print(hasattr(torch, 'neuron'))", TORCH_DEVICE_BACKEND_AUTOLOAD="0")
+        == "False"
+    )
 
 
 @pytest.mark.parametrize("first", ["torch", "neuron_dist.device", "neuron_dist.autoload", "neuron_dist._C"])
@@ -51,13 +54,15 @@ def test_the_first_device_is_the_launchers_local_rank(rank, device):
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("NEURON_RT_VISIBLE_CORES", "4-x"), ("NEURON_RT_NUM_CORES", "0"), ("NEURON_SIM_HBM", "lots")]
+    ("name", "value"),
+    [("NEURON_RT_VISIBLE_CORES", "4-x"), ("NEURON_RT_NUM_CORES", "0"), ("NEURON_SIM_HBM", "lots")],
 )
 def test_a_bad_variable_is_told_at_first_use(name, value):
     code = """
         import torch
         assert not torch.neuron.is_available()
-        for use in (lambda: torch.zeros(1, device="neuron"), torch.neuron.device_count, lambda: torch.neuron.set_device(0)):
+        make = lambda: torch.zeros(1, device="neuron")
+        for use in (make, torch.neuron.device_count, torch.neuron.current_device):
             try:
                 use()
             except RuntimeError as error:
@@ -68,7 +73,13 @@ def test_a_bad_variable_is_told_at_first_use(name, value):
     assert all(line.startswith(f"{name}='{value}'") for line in lines)
 
 
-NATIVE = "import sys, types; m = types.ModuleType('neuron_dist._C'); sys.modules['neuron_dist._C'] = m; import neuron_dist; neuron_dist._C = m; "
+NATIVE = """
+import sys, types, neuron_dist
+module = neuron_dist._C = sys.modules["neuron_dist._C"] = types.ModuleType("neuron_dist._C")
+module.built_for_torch = "1.2.3"
+import torch
+print(hasattr(torch, "neuron"))
+"""
 
 
 def warnings_of(code: str, **options: object) -> list[str]:
@@ -79,8 +90,7 @@ def warnings_of(code: str, **options: object) -> list[str]:
 
 
 def test_a_module_built_for_another_torch_is_told_with_the_remedy():
-    code = NATIVE + "m.built_for_torch = '1.2.3'; import torch; print(hasattr(torch, 'neuron'))"
-    (line,) = warnings_of(code)
+    (line,) = warnings_of(NATIVE)
     assert "built for torch 1.2.3, not 2." in line
     assert "pip install --no-build-isolation --force-reinstall --no-deps" in line
 

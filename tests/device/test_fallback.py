@@ -1,4 +1,4 @@
-"""Operators run torch's CPU kernels in place: same values, results on the device, arguments checked as torch does."""
+"""Operators run torch's CPU kernels in place: same values, results on the device, arguments checked."""
 
 import pytest
 import torch
@@ -138,7 +138,13 @@ def test_indices_may_lie_on_the_host():
 
 def test_results_stay_on_the_device_of_the_arguments():
     tensor = torch.ones(3, device="neuron:2")
-    for result in (tensor + 1, tensor.sum(), tensor.to(torch.int64), torch.zeros_like(tensor), tensor.nonzero()):
+    for result in (
+        tensor + 1,
+        tensor.sum(),
+        tensor.to(torch.int64),
+        torch.zeros_like(tensor),
+        tensor.nonzero(),
+    ):
         assert result.device == torch.device("neuron:2")
 
 
@@ -158,7 +164,9 @@ def test_copies_between_host_and_devices():
 
 
 def test_a_missing_kernel_is_named():
-    with pytest.raises(NotImplementedError, match="aten::_fused_dropout is not implemented for the neuron device"):
+    with pytest.raises(
+        NotImplementedError, match="aten::_fused_dropout is not implemented for the neuron device"
+    ):
         torch._fused_dropout(torch.ones(3, device="neuron"), 0.5)
 
 

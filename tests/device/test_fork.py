@@ -40,7 +40,9 @@ def test_new_tensors_are_refused():
 
 
 def test_the_child_knows():
-    assert in_child("assert torch.neuron._is_in_bad_fork() and not torch.neuron.is_initialized()") == "no error"
+    assert (
+        in_child("assert torch.neuron._is_in_bad_fork() and not torch.neuron.is_initialized()") == "no error"
+    )
 
 
 def test_host_work_goes_on():

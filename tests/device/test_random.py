@@ -11,7 +11,7 @@ DRAWS = {
     "geometric": lambda t, g: t.geometric_(0.3, generator=g),
     "cauchy": lambda t, g: t.cauchy_(generator=g),
     "log_normal": lambda t, g: t.log_normal_(generator=g),
-    "random": lambda t, g: t.random_(0, 1000, generator=g),
+    "random": lambda t, g: t.random_(0, 200, generator=g),
 }
 HOST_DRAWS = {
     "randperm": lambda g: torch.randperm(50, device="neuron", generator=g),
@@ -30,7 +30,9 @@ def generator(seed: int = 3, offset: int = 0) -> torch.Generator:
 @pytest.mark.parametrize("draw", DRAWS.values(), ids=DRAWS.keys())
 def test_a_shard_draws_its_part_of_the_whole(draw, dtype):
     whole = draw(torch.empty(16, 12, dtype=dtype, device="neuron"), generator())
-    shards = [draw(torch.empty(4, 12, dtype=dtype, device="neuron"), generator(offset=48 * i)) for i in range(4)]
+    shards = [
+        draw(torch.empty(4, 12, dtype=dtype, device="neuron"), generator(offset=48 * i)) for i in range(4)
+    ]
     assert torch.equal(torch.cat(shards), whole)
 
 
@@ -83,7 +85,7 @@ def test_bernoulli_takes_a_chance_for_each_element():
 
 def test_arguments_are_checked_as_on_cpu():
     tensor = torch.empty(3, device="neuron")
-    with pytest.raises(RuntimeError, match="normal expects std >= 0.0"):
+    with pytest.raises(RuntimeError, match=r"normal expects std >= 0\.0"):
         tensor.normal_(0, -1)
     with pytest.raises(RuntimeError, match="'from' to be less than 'to'"):
         tensor.random_(5, 5)
@@ -141,7 +143,7 @@ def test_dropout_draws_from_the_device_and_scales():
     dropped = torch.nn.functional.dropout(tensor, 0.25)
     dropped.sum().backward()
     assert torch.equal(tensor.grad, dropped)
-    assert set(dropped.unique().tolist()) == {0, pytest.approx(4 / 3)}
+    assert dropped.unique().tolist() == pytest.approx([0, 4 / 3])
     assert abs(dropped.mean().item() - 1) < 0.03
     assert torch.equal(torch.get_rng_state(), before)
     torch.neuron.manual_seed(1)

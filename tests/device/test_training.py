@@ -22,7 +22,11 @@ MODELS = {
     "transformer": (lambda: nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True), (3, 5, 8)),
     "convolutions": (
         lambda: nn.Sequential(
-            nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.ConvTranspose2d(4, 2, 2)
+            nn.Conv2d(3, 4, 3, padding=1),
+            nn.BatchNorm2d(4),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.ConvTranspose2d(4, 2, 2),
         ),
         (2, 3, 8, 8),
     ),
@@ -34,7 +38,9 @@ MODELS = {
 
 def train(model: nn.Module, inputs: torch.Tensor, optimizer: str) -> None:
     # SGD compares gradients; Adam would magnify rounding where they vanish.
-    steps = getattr(torch.optim, optimizer)(model.parameters(), lr=0.1, **({"eps": 1e-2} if "Adam" in optimizer else {}))
+    steps = getattr(torch.optim, optimizer)(
+        model.parameters(), lr=0.1, **({"eps": 1e-2} if "Adam" in optimizer else {})
+    )
     for _ in range(3):
         steps.zero_grad()
         model(inputs).square().mean().backward()
@@ -91,7 +97,14 @@ def test_synchronised_batch_norm_statistics_equal_plain_ones():
     stats = [torch.batch_norm_stats(part, 1e-5) for part in parts]
     counts = torch.tensor([[10.0], [20.0]], device="neuron")
     mean, invstd = torch.batch_norm_gather_stats_with_counts(
-        parts[0], torch.stack([s[0] for s in stats]), torch.stack([s[1] for s in stats]), None, None, 0.1, 1e-5, counts.view(-1)
+        parts[0],
+        torch.stack([s[0] for s in stats]),
+        torch.stack([s[1] for s in stats]),
+        None,
+        None,
+        0.1,
+        1e-5,
+        counts.view(-1),
     )
     outputs = [torch.batch_norm_elemt(p, weight.to("neuron"), None, mean, invstd, 1e-5) for p in parts]
     leaf = inputs.clone().requires_grad_()
@@ -107,7 +120,9 @@ def test_synchronised_batch_norm_statistics_equal_plain_ones():
     ]
     sum_dy, sum_dy_xmu = sum(s[0] for s in sums), sum(s[1] for s in sums)
     dx = [
-        torch.batch_norm_backward_elemt(g, p, mean, invstd, weight.to("neuron"), sum_dy, sum_dy_xmu, counts.view(-1).int())
+        torch.batch_norm_backward_elemt(
+            g, p, mean, invstd, weight.to("neuron"), sum_dy, sum_dy_xmu, counts.view(-1).int()
+        )
         for g, p in zip(grads, parts, strict=True)
     ]
     torch.testing.assert_close(torch.cat(dx).cpu(), leaf.grad)

@@ -22,8 +22,8 @@ namespace {
 
 // Operators whose tensors may lie on the host beside a neuron `self`, as CUDA's kernels accept them.
 constexpr std::array<std::string_view, 6> kTakesHostTensors{
-    "aten::index",         "aten::index_put_",          "aten::_index_put_impl_",
-    "aten::_unsafe_index", "aten::_unsafe_index_put",   "aten::_pack_padded_sequence"};
+    "aten::index",         "aten::index_put_",        "aten::_index_put_impl_",
+    "aten::_unsafe_index", "aten::_unsafe_index_put", "aten::_pack_padded_sequence"};
 
 bool takes_generator(const c10::Argument& argument) {
   const auto* optional = argument.real_type()->castRaw<c10::OptionalType>();
@@ -77,8 +77,7 @@ class Call {
     if (!tensor.defined()) return tensor;
     if (tensor.device() == device_) return aliases_.alias(std::move(tensor), written);
     TORCH_CHECK(
-        !tensor.is_privateuseone() &&
-            (!tensor.is_cpu() || (tensor.dim() == 0 && !written) || takes_host_tensors()),
+        !tensor.is_privateuseone() && (!tensor.is_cpu() || (tensor.dim() == 0 && !written) || takes_host_tensors()),
         "Expected all tensors to be on the same device, but found at least two devices, ", device_, " and ",
         tensor.device(), "! (when running ", schema_.operator_name(), ")");
     return tensor;
@@ -153,7 +152,7 @@ TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromB
 bool runs_whole(const c10::OperatorHandle& op) {
   const std::string& name = op.schema().name();
   return name.rfind("aten::_foreach_", 0) == 0 || name == "aten::convolution" || name == "aten::_convolution" ||
-      name == "aten::convolution_backward" || op.hasKernelForDispatchKey(c10::DispatchKey::CPU);
+         name == "aten::convolution_backward" || op.hasKernelForDispatchKey(c10::DispatchKey::CPU);
 }
 
 // The dispatcher prefers these generic kernels to a fallback, so the operators are registered one by one.
@@ -173,7 +172,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   }
 }
 
-} // namespace
+}  // namespace
 
 void run_cpu_kernel(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   TORCH_CHECK_NOT_IMPLEMENTED(
@@ -183,4 +182,4 @@ void run_cpu_kernel(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   Call(op, stack).run();
 }
 
-} // namespace neuron
+}  // namespace neuron

@@ -11,7 +11,7 @@ namespace neuron {
 namespace {
 
 std::mutex mutex;
-std::map<const char*, size_t>& ranges() { // leaked: tensors may outlive static destruction
+std::map<const char*, size_t>& ranges() {  // leaked: tensors may outlive static destruction
   static auto* made = new std::map<const char*, size_t>;
   return *made;
 }
@@ -40,7 +40,7 @@ struct PinnedAllocator final : c10::Allocator {
 
 PinnedAllocator instance;
 
-} // namespace
+}  // namespace
 
 c10::Allocator* pinned_allocator() { return &instance; }
 
@@ -52,4 +52,4 @@ bool is_pinned(const void* address) {
   return static_cast<const char*>(address) < range->first + range->second;
 }
 
-} // namespace neuron
+}  // namespace neuron
