@@ -60,6 +60,14 @@ def test_pinned_memory():
     assert torch.empty(3, pin_memory=True).is_pinned()
 
 
+def test_pinned_memory_is_host_memory_that_nothing_caches():
+    before = torch.neuron.memory_allocated()
+    held = torch.empty(1 << 20, pin_memory=True)
+    assert torch.neuron.memory_allocated() == before
+    torch.accelerator.empty_host_cache()
+    assert held.is_pinned()
+
+
 def test_a_data_loader_pins_and_its_workers_stay_on_the_host():
     data = torch.utils.data.TensorDataset(torch.arange(12.0))
     loader = torch.utils.data.DataLoader(data, batch_size=4, num_workers=2, pin_memory=True)
