@@ -1,11 +1,16 @@
 # `make demo` and `make test` need Python 3.10 or newer, a C++20 compiler and make; the rest they install themselves.
 PYTHON ?= python3
-BIN := .venv/bin
-TORCH := torch==2.13.0
-CSRC := $(shell find neuron_dist/csrc -name '*.cpp' -o -name '*.h')
-WORKERS := 2
+# What pip is to take torch from, such as PIP_ARGS="--index-url https://download.pytorch.org/whl/cpu" where the
+# default index would bring the build for CUDA.
+PIP_ARGS ?=
+TORCH ?= torch==2.13.0
+WORKERS ?= 2
 
-.PHONY: demo test test-full lint format install clean
+BIN := .venv/bin
+PIP := $(BIN)/pip --disable-pip-version-check install --quiet
+CSRC := $(shell find neuron_dist/csrc -name '*.cpp' -o -name '*.h')
+
+.PHONY: demo test test-full lint install clean
 
 demo: install
 	$(BIN)/neuronrun --nproc-per-node 4 examples/train_gpt.py
@@ -16,23 +21,23 @@ test: install
 test-full: install
 	$(BIN)/python -m pytest -n $(WORKERS)
 
-lint: .venv/dev.stamp
+lint: .venv/lint.stamp
 	$(BIN)/pre-commit run --all-files
 
-install: .venv/build.stamp
+install: .venv/install.stamp
 
-.venv/deps.stamp: pyproject.toml
+.venv/torch.stamp:
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --upgrade "setuptools>=77" wheel ninja
-	$(BIN)/pip install --quiet $(TORCH) numpy
+	$(PIP) $(PIP_ARGS) "$(TORCH)" numpy
+	$(PIP) "setuptools>=77" wheel ninja
 	touch $@
 
-.venv/build.stamp: .venv/deps.stamp setup.py $(CSRC)
-	$(BIN)/pip install --quiet --no-build-isolation --editable ".[test]"
+.venv/install.stamp: .venv/torch.stamp pyproject.toml setup.py $(CSRC)
+	$(PIP) --no-build-isolation --editable ".[test]"
 	touch $@
 
-.venv/dev.stamp: .venv/build.stamp
-	$(BIN)/pip install --quiet --no-build-isolation --editable ".[dev]"
+.venv/lint.stamp: .venv/torch.stamp
+	$(PIP) pre-commit
 	touch $@
 
 clean:

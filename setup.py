@@ -6,34 +6,44 @@ import torch
 from setuptools import find_packages, setup
 from torch.utils.cpp_extension import BuildExtension, CppExtension
 
-FOLDERS = ("neuron_dist", "topology", "collectives", "launcher")
+FOLDERS = {
+    "neuron_dist": "neuron_dist",
+    "neuron_dist.topology": "topology",
+    "neuron_dist.collectives": "collectives",
+    "neuron_dist.launcher": "launcher",
+}
+WARNINGS = ["-Wall", "-Wextra", "-Wno-unused-parameter", "-Wno-maybe-uninitialized"]
 
 
-def installed_name(folder: str) -> str:
-    return folder if folder == "neuron_dist" else f"neuron_dist.{folder}"
+def native_files(pattern: str) -> list[str]:
+    return sorted(str(path) for path in Path("neuron_dist/csrc").rglob(pattern))
 
 
-packages = [
-    name
-    for folder in FOLDERS
-    for name in [installed_name(folder), *(f"{installed_name(folder)}.{sub}" for sub in find_packages(folder))]
-]
+class IncrementalBuild(BuildExtension):
+    """Keeps the objects of editable installs, which setuptools builds in a temporary folder each time."""
+
+    def finalize_options(self) -> None:
+        super().finalize_options()
+        self.build_temp = "build/native"
+
 
 major, minor = torch.__version__.split(".")[:2]
 
 setup(
-    packages=packages,
-    package_dir={installed_name(folder): folder for folder in FOLDERS},
-    package_data={"neuron_dist": ["py.typed"], "neuron_dist.topology": ["presets/*"]},
+    packages=[*FOLDERS, *(f"{name}.{sub}" for name in FOLDERS for sub in find_packages(FOLDERS[name]))],
+    package_dir=FOLDERS,
+    include_package_data=False,  # the C++ sources stay out of the wheel
+    package_data={"neuron_dist": ["py.typed", "*.pyi"], "neuron_dist.topology": ["presets/*"]},
     install_requires=[f"torch>={major}.{minor},<{major}.{int(minor) + 1}", "numpy"],
     ext_modules=[
         CppExtension(
             "neuron_dist._C",
-            sources=sorted(str(source) for source in Path("neuron_dist/csrc").rglob("*.cpp")),
+            sources=native_files("*.cpp"),
+            depends=native_files("*.h"),  # which also brings them into the sdist
             include_dirs=[str(Path("neuron_dist").resolve())],
             define_macros=[("NEURON_BUILT_FOR_TORCH", f'"{torch.__version__}"')],
-            extra_compile_args=["-O3", "-g0", "-fvisibility=hidden", "-Wall", "-Wextra", "-Wno-unused-parameter"],
+            extra_compile_args=["-O3", "-g0", "-fvisibility=hidden", *WARNINGS],
         )
     ],
-    cmdclass={"build_ext": BuildExtension},
+    cmdclass={"build_ext": IncrementalBuild},
 )

@@ -28,8 +28,10 @@ def autoload() -> None:
 
 def _register() -> None:
     from neuron_dist.device.registration import register_device
+    from neuron_dist.process_group import register_backend
 
     register_device()
+    register_backend()
 
 
 def _check_free() -> None:

@@ -1,0 +1,34 @@
+#include "csrc/c10d/bindings.h"
+
+#include <pybind11/chrono.h>
+
+#include "csrc/c10d/process_group.h"
+
+namespace neuron {
+
+namespace py = pybind11;
+
+void bind_c10d(py::module& m) {
+  py::module::import("torch._C._distributed_c10d"); // registers the base classes
+  auto backend = py::class_<ProcessGroupNeuron, c10d::Backend, c10::intrusive_ptr<ProcessGroupNeuron>>(
+      m, "ProcessGroupNeuron", "The torch.distributed backend \"neuron\".");
+
+  py::class_<Options, c10d::Backend::Options, c10::intrusive_ptr<Options>>(
+      backend, "Options", "What `pg_options` of the backend \"neuron\" may set.")
+      .def(
+          py::init<std::chrono::milliseconds>(), py::arg("timeout") = std::chrono::milliseconds(kBackendDefaultTimeout))
+      .def("__copy__", [](const Options& self) { return c10::make_intrusive<Options>(self); })
+      .def("__deepcopy__", [](const Options& self, const py::dict&) { return c10::make_intrusive<Options>(self); });
+
+  backend
+      .def(
+          py::init<const c10::intrusive_ptr<c10d::Store>&, int, int, c10::intrusive_ptr<Options>>(),
+          py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("options"),
+          py::call_guard<py::gil_scoped_release>())
+      .def_property_readonly("options", &ProcessGroupNeuron::options)
+      .def("leave", &ProcessGroupNeuron::leave, "Leave the group at once; works under way end with an error.")
+      // Called on ranks outside a new group, where NCCL needs them to take part.
+      .def("perform_nocolor_split", [](ProcessGroupNeuron&, const at::Device&) {}, py::arg("device"));
+}
+
+} // namespace neuron

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+
+namespace neuron {
+
+inline constexpr const char* kBackendName = "neuron";
+
+// What `pg_options` of `init_process_group` and `new_group` may set. Copyable, which split_group asks for.
+struct Options : c10d::Backend::Options {
+  explicit Options(std::chrono::milliseconds timeout = kBackendDefaultTimeout)
+      : c10d::Backend::Options(kBackendName, timeout) {}
+};
+
+} // namespace neuron

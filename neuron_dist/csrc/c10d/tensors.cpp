@@ -1,0 +1,89 @@
+#include "csrc/c10d/tensors.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/grad_mode.h>
+
+#include "csrc/device/arena.h"
+
+namespace neuron {
+
+namespace {
+
+// None of this is an operation of the user's program: no gradient, no version, on whatever thread.
+struct OutsideTheProgram {
+  at::NoGradGuard no_grad;
+  at::AutoDispatchBelowADInplaceOrView below_autograd;
+};
+
+bool lies_in_hbm(const at::Tensor& tensor) {
+  return tensor.numel() == 0 || (Arena::exists() && Arena::instance().contains(tensor.const_data_ptr()));
+}
+
+bool is_plain(const at::Tensor& tensor) { return tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg(); }
+
+std::vector<Buffer> sizes_of(const std::vector<Segments>& list) {
+  std::vector<Buffer> buffers;
+  for (const auto& segments : list) {
+    for (const uint64_t bytes : segments.bytes) buffers.push_back({nullptr, bytes});
+  }
+  return buffers;
+}
+
+// Sets the addresses of the buffers that `tensor` holds, from `next` on.
+void place(std::vector<Buffer>& buffers, size_t& next, const Segments& segments, const at::Tensor& tensor) {
+  char* address = static_cast<char*>(tensor.mutable_data_ptr());
+  for (const uint64_t bytes : segments.bytes) {
+    buffers[next++].data = address;
+    address += bytes;
+  }
+}
+
+} // namespace
+
+at::Tensor lend(const at::Tensor& tensor, bool in_hbm, bool filled) {
+  if (is_plain(tensor) && (!in_hbm || lies_in_hbm(tensor))) return tensor;
+  const OutsideTheProgram guard;
+  const auto device = in_hbm && tensor.is_cpu() ? at::Device(at::kPrivateUse1) : tensor.device();
+  auto copy = at::empty(tensor.sizes(), tensor.options().device(device).memory_format(at::MemoryFormat::Contiguous));
+  if (filled) copy.copy_(tensor);
+  return copy;
+}
+
+void give_back(const at::Tensor& tensor, const at::Tensor& lent) {
+  if (lent.is_same(tensor)) return;
+  const OutsideTheProgram guard;
+  tensor.copy_(lent);
+}
+
+Buffer buffer_of(const at::Tensor& lent) {
+  return {static_cast<char*>(lent.mutable_data_ptr()), lent.nbytes()};
+}
+
+void TensorCollective::run(Communicator& communicator, const Deadline& deadline) {
+  // Sizes first: they decide which buffers peers touch.
+  call.inputs = sizes_of(inputs);
+  call.outputs = sizes_of(outputs);
+  const bool inputs_shared = communicator.peers_read_inputs(call);
+  const bool outputs_shared = communicator.peers_write_outputs(call);
+
+  std::vector<at::Tensor> lent_inputs, lent_outputs;
+  size_t next = 0;
+  for (const auto& segments : inputs) {
+    lent_inputs.push_back(lend(factor ? scaled(segments.tensor) : segments.tensor, inputs_shared, /*filled=*/true));
+    place(call.inputs, next, segments, lent_inputs.back());
+  }
+  next = 0;
+  for (const auto& segments : outputs) {
+    lent_outputs.push_back(lend(segments.tensor, outputs_shared, /*filled=*/false));
+    place(call.outputs, next, segments, lent_outputs.back());
+  }
+  communicator.run(call, deadline);
+  for (size_t i = 0; i < outputs.size(); ++i) give_back(outputs[i].tensor, lent_outputs[i]);
+}
+
+at::Tensor TensorCollective::scaled(const at::Tensor& tensor) const {
+  const OutsideTheProgram guard;
+  return tensor.mul(*factor);
+}
+
+} // namespace neuron

@@ -1,0 +1,78 @@
+#include "csrc/c10d/worker.h"
+
+#include <utility>
+
+#include <pthread.h>
+
+namespace neuron {
+
+void Worker::submit(Task task) {
+  std::lock_guard lock(mutex_);
+  enqueue(std::move(task));
+}
+
+bool Worker::run_here_if_idle(const Task& task) {
+  {
+    std::lock_guard lock(mutex_);
+    if (busy_ || !queue_.empty()) {
+      enqueue(task);
+      return false;
+    }
+    busy_ = true;
+  }
+  task();
+  finished();
+  return true;
+}
+
+void Worker::drain() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return queue_.empty() && !busy_; });
+}
+
+void Worker::stop() {
+  drain();
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+    changed_.notify_all();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+void Worker::enqueue(Task task) {
+  queue_.push_back(std::move(task));
+  if (!thread_.joinable()) {
+    thread_ = std::thread([this] {
+      pthread_setname_np(pthread_self(), "neuron-comm");
+      on_start_();
+      run();
+    });
+  }
+  changed_.notify_all();
+}
+
+void Worker::run() {
+  while (true) {
+    Task task;
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [this] { return (!queue_.empty() && !busy_) || (stopping_ && queue_.empty()); });
+      if (queue_.empty()) return;
+      task = std::move(queue_.front());
+      queue_.pop_front();
+      busy_ = true;
+    }
+    task();
+    task = nullptr; // its tensors go before anyone who drains goes on
+    finished();
+  }
+}
+
+void Worker::finished() {
+  std::lock_guard lock(mutex_);
+  busy_ = false;
+  changed_.notify_all();
+}
+
+} // namespace neuron

@@ -1,0 +1,244 @@
+#include "csrc/fabric/communicator.h"
+
+#include <algorithm>
+#include <cstring>
+#include <sstream>
+
+#include <sched.h>
+
+#include <c10/util/Exception.h>
+
+#include "csrc/device/arena.h"
+#include "csrc/fabric/program.h"
+#include "csrc/fabric/signature.h"
+
+namespace neuron {
+
+namespace {
+
+constexpr uint32_t kFailureWriting = 1;
+constexpr uint32_t kFailureWritten = 2;
+
+SpinPolicy spin_policy(int ranks) {
+  cpu_set_t cores;
+  const int usable = sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
+  return ranks <= usable ? SpinPolicy{1000, 50} : SpinPolicy{0, 50};
+}
+
+// Bytes of every segment of the call, or kUneven.
+uint64_t segment_bytes(const Collective& call) {
+  if (call.inputs.empty() && call.outputs.empty()) return 0;
+  const uint64_t bytes = (call.inputs.empty() ? call.outputs : call.inputs)[0].bytes;
+  auto even = [bytes](const Buffer& buffer) { return buffer.bytes == bytes; };
+  const bool all_even = std::all_of(call.inputs.begin(), call.inputs.end(), even) &&
+      std::all_of(call.outputs.begin(), call.outputs.end(), even);
+  return all_even ? bytes : Descriptor::kUneven;
+}
+
+} // namespace
+
+Communicator::Communicator(
+    c10d::Store& store, int rank, std::vector<uint64_t> global_ranks, std::string group_name, const Deadline& deadline)
+    : Communicator(
+          meet(store, rank, static_cast<int>(global_ranks.size()), deadline), rank, global_ranks,
+          std::move(group_name)) {}
+
+Communicator::Communicator(Meeting meeting, int rank, std::vector<uint64_t> global_ranks, std::string group_name)
+    : rank_(rank),
+      size_(static_cast<int>(global_ranks.size())),
+      global_ranks_(std::move(global_ranks)),
+      group_name_(std::move(group_name)),
+      peers_(std::move(meeting.peers)),
+      control_(meeting.control, size_),
+      spin_(spin_policy(size_)) {}
+
+void Communicator::run(const Collective& call, const Deadline& deadline) {
+  begin_call(deadline);
+  post(call, !peers_read_inputs(call));
+  arrive();
+  wait_for(control_.group().arrival, &RankState::arrived, "to start it", deadline);
+  const auto mismatch = Signatures(control_, size_, call_).mismatch([this](int rank) { return rank_name(rank); });
+  if (!mismatch.empty()) give_up("collective #" + std::to_string(call_) + " of " + group_label() + ": " + mismatch);
+  if (call.op == Op::barrier) return;
+
+  // Nobody reads the payload areas of a call once the next has begun, so a call whose inputs all rode there ends
+  // here. Otherwise peers may still be reading our inputs and writing our outputs.
+  const bool inlined = all_inlined();
+  BufferTable inputs(size_, size_);
+  BufferTable outputs(size_, size_);
+  find_buffers(call, inlined, inputs, outputs);
+  const Arithmetic arithmetic{call.dtype, call.reduction, size_, /*round_each_step=*/false};
+  execute(direct_program(call, rank_, size_, !inlined), inputs, outputs, arithmetic);
+  if (inlined) return;
+  depart();
+  wait_for(control_.group().departure, &RankState::departed, "to finish it", deadline);
+}
+
+void Communicator::run_invalid(const std::string& why) {
+  begin_call(Deadline(std::chrono::minutes(1)));
+  Descriptor& descriptor = control_.descriptor(rank_, call_);
+  descriptor = {};
+  descriptor.op = Op::invalid;
+  why.copy(descriptor.note, sizeof descriptor.note - 1);
+  arrive();
+}
+
+void Communicator::begin_call(const Deadline& deadline) {
+  check();
+  // Only after an invalid call, which did not wait: its area may not be reused before everyone has read it.
+  if (call_ > 0) wait_for(control_.group().arrival, &RankState::arrived, "to start it", deadline);
+  ++call_;
+}
+
+void Communicator::post(const Collective& call, bool inlined) {
+  Descriptor& descriptor = control_.descriptor(rank_, call_);
+  descriptor.op = call.op;
+  descriptor.reduction = call.reduction;
+  descriptor.dtype = static_cast<int8_t>(call.dtype);
+  descriptor.inlined = inlined;
+  descriptor.root = call.root;
+  descriptor.segment_bytes = segment_bytes(call);
+  descriptor.input_count = static_cast<uint32_t>(call.inputs.size());
+  descriptor.output_count = static_cast<uint32_t>(call.outputs.size());
+
+  auto range_of = [](const Buffer& buffer) {
+    const bool shared = Arena::exists() && Arena::instance().contains(buffer.data);
+    return Range{shared ? Arena::instance().offset_of(buffer.data) : 0, buffer.bytes};
+  };
+  std::transform(call.inputs.begin(), call.inputs.end(), control_.inputs(rank_, call_), range_of);
+  std::transform(call.outputs.begin(), call.outputs.end(), control_.outputs(rank_, call_), range_of);
+  if (!inlined) return;
+  char* payload = control_.payload(rank_, call_);
+  for (const Buffer& input : call.inputs) {
+    if (input.bytes > 0) std::memcpy(payload, input.data, input.bytes);
+    payload += input.bytes;
+  }
+}
+
+void Communicator::arrive() {
+  control_.rank(rank_).arrived.store(call_, std::memory_order_relaxed);
+  control_.group().arrival.arrive(call_, size_);
+}
+
+void Communicator::depart() {
+  control_.rank(rank_).departed.store(call_, std::memory_order_relaxed);
+  control_.group().departure.arrive(++departures_, size_);
+}
+
+bool Communicator::peers_read_inputs(const Collective& call) const {
+  const uint64_t bytes = segment_bytes(call);
+  if (bytes == Descriptor::kUneven) return !call.inputs.empty();
+  const bool one_each = call.op == Op::scatter || call.op == Op::reduce_scatter || call.op == Op::all_to_all;
+  return bytes * (one_each ? size_ : 1) > kInlineBytes; // the same on every rank if the calls agree
+}
+
+bool Communicator::peers_write_outputs(const Collective& call) const {
+  return peers_read_inputs(call) && (call.op == Op::all_reduce || call.op == Op::reduce);
+}
+
+bool Communicator::all_inlined() const {
+  for (int rank = 0; rank < size_; ++rank) {
+    if (!control_.descriptor(rank, call_).inlined) return false;
+  }
+  return true;
+}
+
+void Communicator::find_buffers(const Collective& call, bool inlined, BufferTable& inputs, BufferTable& outputs) {
+  for (int rank = 0; rank < size_; ++rank) {
+    const Descriptor& descriptor = control_.descriptor(rank, call_);
+    const Range* ranges = control_.inputs(rank, call_);
+    uint64_t in_payload = 0;
+    for (uint32_t i = 0; i < descriptor.input_count; ++i) {
+      inputs.at(rank, i) = rank == rank_ ? call.inputs[i].data
+          : descriptor.inlined           ? control_.payload(rank, call_) + in_payload
+                                         : peers_[rank]->map(ranges[i].offset, ranges[i].bytes);
+      in_payload += ranges[i].bytes;
+    }
+    if (rank == rank_) {
+      for (size_t i = 0; i < call.outputs.size(); ++i) outputs.at(rank, i) = call.outputs[i].data;
+    } else if (!inlined && peers_write_outputs(call)) {
+      const Range* written = control_.outputs(rank, call_);
+      for (uint32_t i = 0; i < descriptor.output_count; ++i) {
+        outputs.at(rank, i) = peers_[rank]->map(written[i].offset, written[i].bytes);
+      }
+    }
+  }
+}
+
+void Communicator::wait_for(
+    Barrier& barrier, std::atomic<uint32_t> RankState::*progress, const char* what, const Deadline& deadline) {
+  const bool arriving = progress == &RankState::arrived;
+  const uint32_t number = arriving ? call_ : departures_;
+  auto where = [&] { return "collective #" + std::to_string(call_) + " of " + group_label(); };
+  barrier.wait(number, spin_, deadline, [&] {
+    check();
+    for (int rank = 0; rank < size_; ++rank) {
+      const auto reason = cannot_answer(rank);
+      if (!reason.empty() && !barrier.complete(number)) give_up(reason + " during " + where());
+    }
+    if (!deadline.passed() || barrier.complete(number)) return;
+    std::ostringstream text;
+    for (int rank = 0; rank < size_; ++rank) {
+      if ((control_.rank(rank).*progress).load(std::memory_order_relaxed) == call_) continue;
+      text << (text.tellp() > 0 ? ", " : "") << rank_name(rank) << " (pid " << peers_[rank]->pid() << ", last at #"
+           << control_.rank(rank).arrived.load(std::memory_order_relaxed) << ")";
+    }
+    give_up(
+        where() + " timed out after " + std::to_string(deadline.timeout().count()) + " ms: still waiting for " +
+        text.str() + " " + what);
+  });
+}
+
+void Communicator::fail(const std::string& reason) {
+  GroupState& group = control_.group();
+  uint32_t none = 0;
+  if (!group.failed.compare_exchange_strong(none, kFailureWriting)) return;
+  reason.copy(group.failure, sizeof group.failure - 1);
+  group.failed.store(kFailureWritten, std::memory_order_release);
+  for (int rank = 0; rank < size_; ++rank) control_.rank(rank).bell.increment();
+}
+
+void Communicator::check() const {
+  const GroupState& group = control_.group();
+  TORCH_CHECK_WITH(
+      DistBackendError, group.failed.load(std::memory_order_acquire) != kFailureWritten, group.failure);
+  TORCH_CHECK_WITH(
+      DistBackendError, control_.rank(rank_).closed.load(std::memory_order_acquire) == 0, group_label(),
+      " has been destroyed on this rank");
+}
+
+void Communicator::give_up(const std::string& reason) {
+  fail(reason);
+  check();
+  C10_THROW_ERROR(DistBackendError, reason); // another rank is just writing its own reason
+}
+
+void Communicator::leave() {
+  control_.rank(rank_).closed.store(1, std::memory_order_release);
+  control_.rank(rank_).bell.increment();
+}
+
+std::string Communicator::rank_name(int rank) const { return "rank " + std::to_string(global_ranks_[rank]); }
+
+std::string Communicator::group_label() const {
+  std::ostringstream text;
+  text << "group '" << group_name_ << "' (rank";
+  const char* separator = size_ > 1 ? "s " : " ";
+  for (int rank = 0; rank < size_; ++rank) {
+    text << separator << (rank == 8 && size_ > 9 ? "..." : std::to_string(global_ranks_[rank]));
+    separator = ", ";
+    if (rank == 8 && size_ > 9) break;
+  }
+  text << ')';
+  return text.str();
+}
+
+std::string Communicator::cannot_answer(int rank) const {
+  if (rank == rank_) return {};
+  const auto pid = " (pid " + std::to_string(peers_[rank]->pid()) + ") ";
+  if (peers_[rank]->dead()) return rank_name(rank) + pid + peers_[rank]->describe_death();
+  if (control_.rank(rank).closed.load(std::memory_order_acquire)) return rank_name(rank) + pid + "has destroyed the group";
+  return {};
+}
+
+} // namespace neuron

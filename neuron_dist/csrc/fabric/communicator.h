@@ -1,0 +1,83 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include "csrc/fabric/collective.h"
+#include "csrc/fabric/control.h"
+#include "csrc/fabric/deadline.h"
+#include "csrc/fabric/executor.h"
+#include "csrc/fabric/peer.h"
+#include "csrc/fabric/rendezvous.h"
+
+namespace neuron {
+
+// One rank's end of a group. A collective is: post what we call with which buffers, arrive, compare everyone's call,
+// run our program, depart. Collectives of one communicator run one at a time, in the same order on every rank.
+//
+// Failures are DistBackendErrors. A mismatch, a death, a timeout or an abort breaks the group on all its ranks: the
+// first error's text is what every later call gets.
+class Communicator {
+ public:
+  // Meets the other ranks; blocks until all have come. `global_ranks` names the ranks in messages.
+  Communicator(
+      c10d::Store& store, int rank, std::vector<uint64_t> global_ranks, std::string group_name,
+      const Deadline& deadline);
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+
+  // Runs one collective. The buffers that peers touch must lie in the arena (see below).
+  void run(const Collective& call, const Deadline& deadline);
+  // In the place of a collective that this rank found invalid: tells the others why. Does not wait for them.
+  void run_invalid(const std::string& why);
+
+  // Which buffers peers touch: none if the inputs ride in the control block; else they read the inputs, and where the
+  // ranks share the work of a reduction they write the outputs.
+  bool peers_read_inputs(const Collective& call) const;
+  bool peers_write_outputs(const Collective& call) const;
+
+  // Breaks the group on all its ranks. The first reason stays.
+  void fail(const std::string& reason);
+  // Leaves the group: what this rank has under way ends with an error, and peers that wait for it learn why.
+  void leave();
+  // Throws if the group is broken or this rank has left it.
+  void check() const;
+
+  // For send and recv:
+  ControlSegment& control() { return control_; }
+  Peer& peer(int rank) { return *peers_[rank]; }
+  const SpinPolicy& spin() const { return spin_; }
+  std::string rank_name(int rank) const; // "rank 5"
+  std::string group_label() const; // "group 'x'", for messages
+  // Why `rank` will never answer ("rank 5 (pid 7) was killed by SIGKILL"), or empty while it may.
+  std::string cannot_answer(int rank) const;
+  [[noreturn]] void give_up(const std::string& reason); // fail, then throw
+
+ private:
+  Communicator(Meeting meeting, int rank, std::vector<uint64_t> global_ranks, std::string group_name);
+
+  void begin_call(const Deadline& deadline);
+  void post(const Collective& call, bool inlined);
+  void arrive();
+  void depart();
+  void wait_for(Barrier& barrier, std::atomic<uint32_t> RankState::*progress, const char* what, const Deadline& deadline);
+  bool all_inlined() const;
+  void find_buffers(const Collective& call, bool inlined, BufferTable& inputs, BufferTable& outputs);
+
+  int rank_;
+  int size_;
+  std::vector<uint64_t> global_ranks_;
+  std::string group_name_;
+  std::vector<std::shared_ptr<Peer>> peers_;
+  ControlSegment control_;
+  SpinPolicy spin_;
+  uint32_t call_ = 0; // number of the collective under way, the same on all ranks
+  uint32_t departures_ = 0; // of the calls that end with one
+};
+
+} // namespace neuron

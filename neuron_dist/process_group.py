@@ -1,0 +1,38 @@
+"""The torch.distributed backend ``neuron``: its options and its registration."""
+
+import atexit
+import weakref
+
+import torch.distributed as dist
+
+from neuron_dist._C import ProcessGroupNeuron
+
+Options = ProcessGroupNeuron.Options
+
+_groups: "weakref.WeakSet[ProcessGroupNeuron]" = weakref.WeakSet()
+
+
+def register_backend() -> None:
+    """Make ``init_process_group("neuron")`` work. One backend object serves a group's neuron and CPU tensors."""
+    dist.Backend.register_backend("neuron", _create, extended_api=True, devices=["neuron", "cpu"])
+    # torch checks, for `new_group(backend="gloo")` beside a bound device, that gloo knows the device too.
+    for backend in ("gloo", "fake"):
+        devices = dist.Backend.backend_capability.setdefault(backend, [])
+        if "neuron" not in devices:
+            devices.append("neuron")
+
+
+def _create(request: "dist.distributed_c10d._DistributedBackendOptions", options: Options | None) -> ProcessGroupNeuron:
+    chosen = Options(request.timeout) if options is None else options
+    chosen.group_name = request.group_id
+    chosen.global_ranks_in_group = request.global_ranks_in_group or list(range(request.group_size))
+    group = ProcessGroupNeuron(request.store, request.group_rank, request.group_size, chosen)
+    _groups.add(group)
+    return group
+
+
+@atexit.register
+def _leave_groups() -> None:
+    """End what is under way while Python can still run its callbacks; peers that wait learn that this rank left."""
+    for group in list(_groups):
+        group.leave()
