@@ -18,7 +18,7 @@ using c10::TensorImpl;
 const uint64_t kCpuKeys =
     DispatchKeySet(c10::BackendComponent::CPUBit).raw_repr() | DispatchKeySet(DispatchKey::AutocastCPU).raw_repr();
 const uint64_t kNeuronKeys = DispatchKeySet(c10::BackendComponent::PrivateUse1Bit).raw_repr() |
-    DispatchKeySet(DispatchKey::AutocastPrivateUse1).raw_repr();
+                             DispatchKeySet(DispatchKey::AutocastPrivateUse1).raw_repr();
 
 // torch lets an implementation's keys and device only be chosen when it is made; a change afterwards saves making
 // another one for every output.
@@ -30,14 +30,10 @@ struct OpenImpl : TensorImpl {
     keys = DispatchKeySet(DispatchKeySet::RAW, kept | (to_cpu ? kCpuKeys : kNeuronKeys));
     impl->*(&OpenImpl::device_opt_) = device;
   }
-  static void set_storage(TensorImpl* impl, c10::Storage storage) {
-    impl->*(&OpenImpl::storage_) = std::move(storage);
-  }
+  static void set_storage(TensorImpl* impl, c10::Storage storage) { impl->*(&OpenImpl::storage_) = std::move(storage); }
 };
 
-void release_storage(void* storage) {
-  c10::raw::intrusive_ptr::decref(static_cast<c10::StorageImpl*>(storage));
-}
+void release_storage(void* storage) { c10::raw::intrusive_ptr::decref(static_cast<c10::StorageImpl*>(storage)); }
 
 // Holds the neuron storage for as long as the alias lives, so that a kernel may keep it.
 c10::Storage make_alias(const c10::Storage& storage) {
@@ -58,32 +54,18 @@ at::Tensor make_alias(const at::Tensor& tensor, c10::Storage storage) {
   return at::Tensor(std::move(impl));
 }
 
+void check_dense(const at::Tensor& tensor) {
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      tensor.has_storage(), "the neuron device has dense tensors only, none of layout ", tensor.layout());
+}
+
 // Whether a CPU storage can become a neuron storage as it is.
 bool has_landed(const c10::StorageImpl& storage) {
   return storage.data() ? Arena::exists() && Arena::instance().contains(storage.data()) : storage.nbytes() == 0;
 }
 
-} // namespace
-
-at::Tensor cpu_alias(const at::Tensor& tensor) { return make_alias(tensor, make_alias(tensor.storage())); }
-
-c10::Storage Aliases::alias(const c10::Storage& storage) {
-  for (const AliasedStorage& known : storages_) {
-    if (known.storage.unsafeGetStorageImpl() == storage.unsafeGetStorageImpl()) return known.alias;
-  }
-  storages_.push_back({storage, make_alias(storage)});
-  return storages_.back().alias;
-}
-
-at::Tensor Aliases::alias(const at::Tensor& tensor) {
-  tensors_.push_back({tensor, make_alias(tensor, alias(tensor.storage()))});
-  return tensors_.back().alias;
-}
-
-c10::Storage Aliases::adopt(const c10::Storage& storage, c10::Device device) {
-  for (const AliasedStorage& known : storages_) {
-    if (known.alias.unsafeGetStorageImpl() == storage.unsafeGetStorageImpl()) return known.storage;
-  }
+// The storage itself, made a neuron one, or a copy in the HBM of one that lies elsewhere.
+c10::Storage adopt_new(const c10::Storage& storage, c10::Device device) {
   c10::StorageImpl* impl = storage.unsafeGetStorageImpl();
   if (impl->device_type() == device.type()) return storage;
   if (has_landed(*impl)) {
@@ -97,13 +79,43 @@ c10::Storage Aliases::adopt(const c10::Storage& storage, c10::Device device) {
       c10::StorageImpl::use_byte_size_t(), impl->nbytes(), std::move(data), allocator(), /*resizable=*/true);
 }
 
+}  // namespace
+
+at::Tensor cpu_alias(const at::Tensor& tensor) {
+  check_dense(tensor);
+  return make_alias(tensor, make_alias(tensor.storage()));
+}
+
+const c10::Storage& Aliases::alias(const c10::Storage& storage) {
+  for (const AliasedStorage& known : storages_) {
+    if (known.storage.unsafeGetStorageImpl() == storage.unsafeGetStorageImpl()) return known.alias;
+  }
+  storages_.push_back({storage, make_alias(storage)});
+  return storages_.back().alias;
+}
+
+const at::Tensor& Aliases::alias(at::Tensor tensor, bool written) {
+  check_dense(tensor);
+  at::Tensor made = make_alias(tensor, alias(tensor.storage()));
+  tensors_.push_back({std::move(tensor), std::move(made), written});
+  return tensors_.back().alias;
+}
+
+c10::Storage Aliases::adopt(const c10::Storage& storage, c10::Device device) {
+  for (const AliasedStorage& known : storages_) {
+    if (known.alias.unsafeGetStorageImpl() == storage.unsafeGetStorageImpl()) return known.storage;
+  }
+  return adopt_new(storage, device);
+}
+
 at::Tensor Aliases::adopt(at::Tensor output, c10::Device device) {
   if (!output.defined() || !output.is_cpu()) return output;
+  check_dense(output);
   for (const AliasedTensor& known : tensors_) {
     if (known.alias.is_same(output)) return known.tensor;
   }
   c10::Storage storage = adopt(output.storage(), device);
-  if (output.use_count() > 1) { // the kernel, or another output, holds it too
+  if (output.use_count() > 1) {  // the kernel, or another output, holds it too
     output = at::Tensor(output.unsafeGetTensorImpl()->shallow_copy_and_detach(
         c10::VariableVersion(0), /*allow_tensor_metadata_change=*/true));
   }
@@ -112,27 +124,28 @@ at::Tensor Aliases::adopt(at::Tensor output, c10::Device device) {
   return output;
 }
 
-void Aliases::write_back(const at::Tensor& tensor, c10::Device device) {
-  for (const AliasedTensor& known : tensors_) {
-    if (!known.tensor.is_same(tensor)) continue;
-    TensorImpl* impl = tensor.unsafeGetTensorImpl();
-    const TensorImpl* alias = known.alias.unsafeGetTensorImpl();
-    const c10::Storage storage = adopt(alias->unsafe_storage(), device);
-    if (storage.unsafeGetStorageImpl() != tensor.storage().unsafeGetStorageImpl()) impl->set_storage_keep_dtype(storage);
-    c10::StorageImpl* changed = alias->unsafe_storage().unsafeGetStorageImpl();
-    c10::StorageImpl* own = storage.unsafeGetStorageImpl();
-    if (changed != own && changed->data() != own->data()) { // resized: the alias holds new memory
-      c10::DataPtr data = changed->set_data_ptr(c10::DataPtr(nullptr, c10::kCPU));
-      data.unsafe_set_device(device);
-      own->set_data_ptr_noswap(std::move(data));
-      own->set_nbytes(changed->nbytes());
-    }
-    if (impl->sizes() != alias->sizes() || impl->strides() != alias->strides() ||
-        impl->storage_offset() != alias->storage_offset()) {
-      impl->set_sizes_and_strides(alias->sizes(), alias->strides(), alias->storage_offset());
-    }
-    return;
+void Aliases::write_back(c10::Device device) {
+  for (const AliasedTensor& argument : tensors_) {
+    if (argument.written) write_back(argument, device);
   }
 }
 
-} // namespace neuron
+void Aliases::write_back(const AliasedTensor& argument, c10::Device device) {
+  TensorImpl* impl = argument.tensor.unsafeGetTensorImpl();
+  const TensorImpl* alias = argument.alias.unsafeGetTensorImpl();
+  c10::StorageImpl* changed = alias->unsafe_storage().unsafeGetStorageImpl();
+  const c10::Storage storage = adopt(alias->unsafe_storage(), device);
+  c10::StorageImpl* own = storage.unsafeGetStorageImpl();
+  if (own != impl->unsafe_storage().unsafeGetStorageImpl()) impl->set_storage_keep_dtype(storage);
+  if (changed != own && changed->data() != own->data()) {  // resized: the alias holds new memory
+    const c10::Storage landed = adopt_new(alias->unsafe_storage(), device);
+    own->set_data_ptr_noswap(landed.unsafeGetStorageImpl()->set_data_ptr(c10::DataPtr(nullptr, c10::kCPU)));
+    own->set_nbytes(landed.nbytes());
+  }
+  if (impl->sizes() != alias->sizes() || impl->strides() != alias->strides() ||
+      impl->storage_offset() != alias->storage_offset()) {
+    impl->set_sizes_and_strides(alias->sizes(), alias->strides(), alias->storage_offset());
+  }
+}
+
+}  // namespace neuron

@@ -15,19 +15,20 @@ at::Tensor cpu_alias(const at::Tensor& tensor);
 // Nothing is copied, except an output that lies outside the HBM.
 class Aliases {
  public:
-  // Tensors that share a storage get aliases that share one.
-  at::Tensor alias(const at::Tensor& tensor);
-  c10::Storage alias(const c10::Storage& storage);
+  // Tensors that share a storage get aliases that share one. What the kernel does to the sizes and the storage of an
+  // argument that it may write, write_back applies to the tensor.
+  const at::Tensor& alias(at::Tensor tensor, bool written);
+  const c10::Storage& alias(const c10::Storage& storage);
 
   // What the kernel returned, as a tensor of `device`: an argument it was given, a view of one, or a new tensor.
   at::Tensor adopt(at::Tensor output, c10::Device device);
-  // Applies what resize_ or set_ did to the alias of `tensor`.
-  void write_back(const at::Tensor& tensor, c10::Device device);
+  void write_back(c10::Device device);
 
  private:
   struct AliasedTensor {
     at::Tensor tensor;
     at::Tensor alias;
+    bool written;
   };
   struct AliasedStorage {
     c10::Storage storage;
@@ -35,9 +36,10 @@ class Aliases {
   };
 
   c10::Storage adopt(const c10::Storage& storage, c10::Device device);
+  void write_back(const AliasedTensor& argument, c10::Device device);
 
   c10::SmallVector<AliasedTensor, 6> tensors_;
   c10::SmallVector<AliasedStorage, 6> storages_;
 };
 
-} // namespace neuron
+}  // namespace neuron

@@ -1,4 +1,3 @@
-#include <ATen/ops/_has_compatible_shallow_copy_type_native.h>
 #include <c10/core/Stream.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>
@@ -27,8 +26,8 @@ at::Tensor copy_from_and_resize(const at::Tensor& self, const at::Tensor& dst) {
 
 void record_stream(at::Tensor& self, c10::Stream stream) {
   TORCH_CHECK(
-      stream.device_type() == c10::DeviceType::PrivateUse1, "record_stream of a neuron tensor needs a neuron stream, not ",
-      stream);
+      stream.device_type() == c10::DeviceType::PrivateUse1,
+      "record_stream of a neuron tensor needs a neuron stream, not ", stream);
 }
 
 // A parameter stays the same object when module.to() moves it between host and device.
@@ -37,7 +36,7 @@ bool has_compatible_shallow_copy_type(const at::Tensor& self, const at::Tensor& 
     return tensor.layout() == c10::kStrided && (tensor.is_cpu() || tensor.is_privateuseone());
   };
   return (movable(self) && movable(from)) ||
-      self.unsafeGetTensorImpl()->has_compatible_shallow_copy_type(from.key_set());
+         self.unsafeGetTensorImpl()->has_compatible_shallow_copy_type(from.key_set());
 }
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
@@ -47,6 +46,11 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_has_compatible_shallow_copy_type", &has_compatible_shallow_copy_type);
 }
 
-} // namespace
+// A copy between tensors of which one is lazily conjugated or negated is the CPU kernel's to resolve; torch's own
+// answer, a clone first, would come back here.
+TORCH_LIBRARY_IMPL(aten, Conjugate, m) { m.impl("_copy_from", torch::CppFunction::makeFallthrough()); }
+TORCH_LIBRARY_IMPL(aten, Negative, m) { m.impl("_copy_from", torch::CppFunction::makeFallthrough()); }
 
-} // namespace neuron
+}  // namespace
+
+}  // namespace neuron

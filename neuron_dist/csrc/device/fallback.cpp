@@ -2,7 +2,9 @@
 
 #include <array>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <unordered_set>
 
 #include <ATen/core/Generator.h>
 #include <ATen/core/List.h>
@@ -20,8 +22,13 @@ namespace {
 
 // Operators whose tensors may lie on the host beside a neuron `self`, as CUDA's kernels accept them.
 constexpr std::array<std::string_view, 6> kTakesHostTensors{
-    "aten::index",         "aten::index_put_",          "aten::_index_put_impl_",
-    "aten::_unsafe_index", "aten::_unsafe_index_put",   "aten::_pack_padded_sequence"};
+    "aten::index",         "aten::index_put_",        "aten::_index_put_impl_",
+    "aten::_unsafe_index", "aten::_unsafe_index_put", "aten::_pack_padded_sequence"};
+
+bool takes_generator(const c10::Argument& argument) {
+  const auto* optional = argument.real_type()->castRaw<c10::OptionalType>();
+  return optional && optional->getElementType()->kind() == c10::TypeKind::GeneratorType;
+}
 
 // One call: swaps the arguments on the stack for CPU aliases, runs the kernel, swaps the results back.
 class Call {
@@ -38,7 +45,7 @@ class Call {
           c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::DispatchKeySet(c10::DispatchKey::AutocastCPU));
       op_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack_);
     }
-    for (const at::Tensor& tensor : written_) aliases_.write_back(tensor, device_);
+    aliases_.write_back(device_);
     for (size_t i = first_; i < stack_.size(); ++i) adopt_result(stack_[i]);
   }
 
@@ -66,15 +73,11 @@ class Call {
     return true;
   }
 
-  at::Tensor swap(const at::Tensor& tensor, bool written) {
+  at::Tensor swap(at::Tensor tensor, bool written) {
     if (!tensor.defined()) return tensor;
-    if (tensor.device() == device_) {
-      if (written) written_.push_back(tensor);
-      return aliases_.alias(tensor);
-    }
+    if (tensor.device() == device_) return aliases_.alias(std::move(tensor), written);
     TORCH_CHECK(
-        !tensor.is_privateuseone() &&
-            (!tensor.is_cpu() || (tensor.dim() == 0 && !written) || takes_host_tensors()),
+        !tensor.is_privateuseone() && (!tensor.is_cpu() || (tensor.dim() == 0 && !written) || takes_host_tensors()),
         "Expected all tensors to be on the same device, but found at least two devices, ", device_, " and ",
         tensor.device(), "! (when running ", schema_.operator_name(), ")");
     return tensor;
@@ -90,7 +93,7 @@ class Call {
   void swap_argument(c10::IValue& value, const c10::Argument& argument) {
     const bool written = argument.alias_info() && argument.alias_info()->isWrite();
     if (value.isTensor()) {
-      value = swap(value.toTensor(), written);
+      value = swap(std::move(value).toTensor(), written);
     } else if (value.isTensorList()) {
       c10::List<at::Tensor> swapped;
       for (const at::Tensor& tensor : value.toTensorList()) swapped.push_back(swap(tensor, written));
@@ -107,7 +110,7 @@ class Call {
       if (value.toStorage().device_type() == c10::DeviceType::PrivateUse1) value = aliases_.alias(value.toStorage());
     } else if (value.isGenerator()) {
       value = host_generator(value.toGenerator(), device_.index());
-    } else if (value.isNone() && *argument.type() == *c10::OptionalType::create(c10::GeneratorType::get())) {
+    } else if (value.isNone() && takes_generator(argument)) {
       value = host_generator(std::nullopt, device_.index());
     }
   }
@@ -128,14 +131,48 @@ class Call {
   const size_t first_;
   c10::Device device_ = c10::kCPU;
   Aliases aliases_;
-  c10::SmallVector<at::Tensor, 2> written_;
 };
 
 void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) { run_cpu_kernel(op, stack); }
 
+void refuse(const c10::OperatorHandle& op, torch::jit::Stack*) {
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      false, op.operator_name(), ": the neuron device has dense tensors only, no sparse, quantized or nested ones");
+}
+
+TORCH_LIBRARY_IMPL(_, SparsePrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&refuse>()); }
+TORCH_LIBRARY_IMPL(_, SparseCsrPrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&refuse>()); }
+TORCH_LIBRARY_IMPL(_, QuantizedPrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&refuse>()); }
+TORCH_LIBRARY_IMPL(_, NestedTensorPrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&refuse>()); }
+
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>()); }
 
-} // namespace
+// Whether an operator that torch can also compose of others should run as one CPU kernel call. It saves a call for each
+// part; convolution's parts would look for a kernel of the device's own.
+bool runs_whole(const c10::OperatorHandle& op) {
+  const std::string& name = op.schema().name();
+  return name.rfind("aten::_foreach_", 0) == 0 || name == "aten::convolution" || name == "aten::_convolution" ||
+         name == "aten::convolution_backward" || op.hasKernelForDispatchKey(c10::DispatchKey::CPU);
+}
+
+// The dispatcher prefers these generic kernels to a fallback, so the operators are registered one by one.
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  auto& dispatcher = c10::Dispatcher::singleton();
+  std::unordered_set<c10::OperatorName> generic;
+  for (const auto key :
+       {c10::DispatchKey::CompositeExplicitAutograd, c10::DispatchKey::CompositeExplicitAutogradNonFunctional,
+        c10::DispatchKey::CompositeImplicitAutograd}) {
+    for (const c10::OperatorName& name : dispatcher.getRegistrationsForDispatchKey(key)) generic.insert(name);
+  }
+  const std::string_view aten = "aten::";
+  for (const c10::OperatorName& name : generic) {
+    if (name.name.rfind(aten, 0) != 0 || !runs_whole(*dispatcher.findOp(name))) continue;
+    const std::string full_name = c10::toString(name);
+    m.impl(full_name.c_str() + aten.size(), torch::CppFunction::makeFromBoxedFunction<&fallback>());
+  }
+}
+
+}  // namespace
 
 void run_cpu_kernel(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   TORCH_CHECK_NOT_IMPLEMENTED(
@@ -145,4 +182,4 @@ void run_cpu_kernel(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   Call(op, stack).run();
 }
 
-} // namespace neuron
+}  // namespace neuron

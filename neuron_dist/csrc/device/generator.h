@@ -4,8 +4,9 @@
 
 namespace neuron {
 
-// Counter-based random numbers (Philox 4x32-10): the state is a seed and an offset, 16 bytes. Element i of a draw depends
-// on the seed and on offset + i alone, so a shard that starts at offset + k draws what the whole tensor has there.
+// Counter-based random numbers (Philox 4x32-10): the state is a seed and an offset, 16 bytes. Element i of a draw
+// depends on the seed and on offset + i alone, so a shard that starts at offset + k draws what the whole tensor has
+// there.
 class NeuronGenerator final : public c10::GeneratorImpl {
  public:
   explicit NeuronGenerator(c10::DeviceIndex device);
@@ -38,4 +39,4 @@ NeuronGenerator* generator_or_default(const std::optional<at::Generator>& genera
 // A CPU generator for a kernel that takes no other, seeded from the state of a neuron generator, which moves on.
 at::Generator host_generator(const std::optional<at::Generator>& generator, c10::DeviceIndex device);
 
-} // namespace neuron
+}  // namespace neuron

@@ -42,7 +42,8 @@ struct NeuronHooks final : at::PrivateUse1HooksInterface {
   c10::Allocator* getPinnedMemoryAllocator() const override { return pinned_allocator(); }
   c10::Device getDeviceFromPtr(void* address) const override {
     TORCH_CHECK(
-        Arena::exists() && Arena::instance().contains(address), "the address ", address, " is not in the HBM of neuron");
+        Arena::exists() && Arena::instance().contains(address), "the address ", address,
+        " is not in the HBM of neuron");
     return neuron_device(static_cast<DeviceIndex>(Arena::instance().device_of(address)));
   }
 
@@ -50,7 +51,7 @@ struct NeuronHooks final : at::PrivateUse1HooksInterface {
     check_not_forked();
     const DeviceIndex previous = exchange_device(storage.device().index());
     try {
-      at::native::resize_bytes_cpu(storage.unsafeGetStorageImpl(), bytes); // generic: asks the storage's allocator
+      at::native::resize_bytes_cpu(storage.unsafeGetStorageImpl(), bytes);  // generic: asks the storage's allocator
     } catch (...) {
       exchange_device(previous);
       throw;
@@ -62,6 +63,6 @@ struct NeuronHooks final : at::PrivateUse1HooksInterface {
 NeuronHooks instance;
 const bool registered = (at::RegisterPrivateUse1HooksInterface(&instance), true);
 
-} // namespace
+}  // namespace
 
-} // namespace neuron
+}  // namespace neuron
