@@ -44,9 +44,9 @@ def _levels(group: Group) -> np.ndarray:
     order = np.argsort(group.cores)
     count = len(np.unique(group.cores // size))
     if group.size % count:
-        raise Unsupported(f"hierarchical needs the same number of ranks on each {what}")
+        raise Unsupported(f"needs the same number of ranks on each {what}")
     ranks = order.reshape(count, -1)
     places = group.cores[ranks] % size
     if count == 1 or (places != places[0]).any() or (np.diff(group.cores[ranks] // size, axis=1) != 0).any():
-        raise Unsupported(f"hierarchical needs two or more {what}s, with ranks on the same cores of each")
+        raise Unsupported(f"needs two or more {what}s, with ranks on the same cores of each")
     return ranks

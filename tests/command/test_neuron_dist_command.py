@@ -233,7 +233,7 @@ def test_lint(command: Command) -> None:
         (["predict", "all_reduce", "-t", "ring:8", "-s", "1Z"], "size '1Z'"),
         (
             ["predict", "all_reduce", "-t", "ring:8", "-a", "kangaring"],
-            "kangaring needs all ranks of each chip",
+            "kangaring: needs all ranks of each chip",
         ),
         (["predict", "all_reduce", "-t", "ring:8", "-a", "quick"], "algorithm 'quick'"),
         (["predict", "all_reduce", "-t", "ring:8", "--selection", "x"], "selection 'x'"),
