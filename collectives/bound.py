@@ -85,7 +85,7 @@ def _partitions(group: Group) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarr
 
 
 def _chip_partitions(topology: Topology) -> Iterator[np.ndarray]:
-    """The part of each chip: one per chip, one per node, and every half of every dimension against the rest."""
+    """The part of each chip: one per chip, per node, and every half of every dimension against the rest."""
     chips = np.arange(topology.chips)
     yield chips
     if topology.nodes > 1:

@@ -28,7 +28,7 @@ WORD = 64
 def verify(schedule: Schedule, group: Group | None = None, *, direct_links: bool = False) -> None:
     """Raise VerificationError naming step, ranks and chunk, unless the schedule is correct.
 
-    With a ``group``, where it runs, every transfer must have a live path; with ``direct_links`` a single link.
+    With a ``group``, where it runs, every transfer needs a live path; with ``direct_links`` a single link.
     """
     try:
         schedule.check()
