@@ -114,6 +114,15 @@ def test_pipelining_pays_in_steps_for_bandwidth() -> None:
     assert costs.price(1024).pieces == 1
 
 
+def test_the_number_of_pieces_is_the_best_of_all() -> None:
+    """Doubling the pieces may cost more before it costs less."""
+    group = Group(load("torus:4x4"))
+    costs = profile(build("all_reduce", "chains", group), group)
+    times = {1 << i: costs.price(1 << 40, pieces=1 << i).time_us for i in range(13)}
+    assert times[32] > times[16] > times[64]
+    assert costs.price(1 << 40).time_us == min(times.values())
+
+
 def test_bad_requests() -> None:
     group = Group(load("torus:4x4"))
     schedule = build("all_reduce", "ring", group)
