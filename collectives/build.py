@@ -30,9 +30,12 @@ def build(
 ) -> Schedule:
     """The schedule of ``op`` by ``algorithm`` on the group's cores.
 
-    Args: op: all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, reduce, gather, scatter, permute,
-        send_recv. algorithm: a name, ``inner+outer``, or ``path/to/file.py:function``. root: the group's rank
-        that broadcasts, reduces, gathers or scatters. pairs: (src, dst) ranks of permute and send_recv.
+    Args:
+        op: all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, reduce, gather, scatter, permute or
+            send_recv.
+        algorithm: a name, ``inner+outer``, or ``path/to/file.py:function``.
+        root: the group's rank that broadcasts, reduces, gathers or scatters.
+        pairs: (src, dst) ranks of permute and send_recv.
 
     Raises Unsupported if the algorithm cannot serve the op or the group, CollectiveError for an unknown name.
     """

@@ -34,7 +34,7 @@ class Price:
     topology: str
     ranks: int
     size: int
-    steps: int
+    steps: int  # ticks, if pipelined
     time_us: float
     alpha_us: float
     beta_us: float
@@ -107,29 +107,18 @@ class Profile:
         )
 
     def _best_parts(self, size: int) -> tuple[float, float, float, int]:
-        """Twice as many pieces as long as that is cheaper: more cost alpha, fewer leave links idle."""
-        best = self._parts(size, 1)
+        """The parts in the number of pieces that costs least: more cost alpha, fewer leave links idle."""
         most = min(MOST_PIECES, size // (LEAST_PIECE_BYTES * self.schedule.chunks)) if self.pipeline else 1
-        while 2 * best[3] <= most:
-            parts = self._parts(size, 2 * best[3])
-            if sum(parts[:3]) >= sum(best[:3]):
-                break
-            best = parts
-        return best
+        counts = [1 << i for i in range(max(most, 1).bit_length())]
+        return min((self._parts(size, pieces) for pieces in counts), key=lambda parts: sum(parts[:3]))
 
     def _parts(self, size: int, pieces: int) -> tuple[float, float, float, int]:
-        """alpha, beta, HBM (us) and the pieces."""
+        """Alpha, links, HBM (us), and the number of pieces."""
         if pieces == 1 or self.pipeline is None:
-            return (
-                float(self.alpha_us.sum()),
-                float(self.link_us.sum()) * size,
-                float(self.hbm_us.sum()) * size,
-                1,
-            )
+            by_byte = self.link_us.sum(), self.hbm_us.sum()
+            return float(self.alpha_us.sum()), *(float(us) * size for us in by_byte), 1  # type: ignore[return-value]
         alpha = float(self.alpha_us.max()) * (len(self.alpha_us) + pieces - 1)
-        beta, hbm = (
-            float(_windows(part, pieces).max(axis=1).sum()) * size / pieces for part in self.pipeline
-        )
+        beta, hbm = (_sum_of_ticks(part, pieces) * size / pieces for part in self.pipeline)
         return alpha, beta, hbm, pieces
 
 
@@ -184,27 +173,28 @@ def profile(schedule: Schedule, group: Group) -> Profile:
     )
 
 
-def _windows(by_step: np.ndarray, pieces: int) -> np.ndarray:
-    """By tick: the sum of the steps under way, t - pieces + 1 to t in tick t."""
+def _sum_of_ticks(by_step: np.ndarray, pieces: int) -> float:
+    """The busiest column of every tick, added up; tick t has steps t - pieces + 1 to t under way."""
     steps = len(by_step)
     total = np.concatenate([np.zeros((1, by_step.shape[1])), np.cumsum(by_step, axis=0)])
-    ends = np.arange(1, steps + pieces)
-    return total[np.minimum(ends, steps)] - total[np.maximum(ends - pieces, 0)]
+    # Beyond as many pieces as steps, every further one adds a tick in which all steps are under way.
+    few = min(pieces, steps)
+    ends = np.arange(1, steps + few)
+    windows = total[np.minimum(ends, steps)] - total[np.maximum(ends - few, 0)]
+    return float(windows.max(axis=1).sum() + (pieces - few) * total[-1].max())
 
 
 def _touches(schedule: Schedule, steps: int) -> np.ndarray:
     """Sizes S read and written by each rank in each step, shape ``(steps, ranks)``."""
     ranks, span = schedule.ranks, schedule.chunks + 1
-    touched = np.zeros(steps * ranks)
 
-    def count(rank: np.ndarray, rows: np.ndarray, times: np.ndarray | int) -> None:
-        """Add the bytes of the rows, those of one interval at one rank in one step once."""
-        place = schedule.step[rows].astype(np.int64) * ranks + rank[rows]
-        _, first = np.unique((place * span + schedule.lo[rows]) * span + schedule.hi[rows], return_index=True)
-        weight = (schedule.fraction[rows] * times)[first]
-        np.add(touched, np.bincount(place[first], weight, len(touched)), out=touched)
+    def once(rank: np.ndarray, share: np.ndarray) -> np.ndarray:
+        """The shares by step and rank, those of one interval at one rank in one step counted once."""
+        place = schedule.step.astype(np.int64) * ranks + rank
+        _, first = np.unique((place * span + schedule.lo) * span + schedule.hi, return_index=True)
+        return np.bincount(place[first], share[first], steps * ranks).reshape(steps, ranks)
 
-    everything = np.arange(schedule.transfers)
-    count(schedule.src, everything, 1)  # the source reads once, however many it sends to
-    count(schedule.dst, everything, 1 + schedule.reduce)  # the target writes, and reads its own if it adds
-    return touched.reshape(steps, ranks)
+    # A source reads, however many it sends to. A target writes, and reads its own if it adds.
+    return once(schedule.src, schedule.fraction) + once(
+        schedule.dst, schedule.fraction * (1 + schedule.reduce)
+    )

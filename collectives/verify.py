@@ -28,8 +28,7 @@ WORD = 64
 def verify(schedule: Schedule, group: Group | None = None, *, direct_links: bool = False) -> None:
     """Raise VerificationError naming step, ranks and chunk, unless the schedule is correct.
 
-    Args: group: where it runs; every transfer must then have a live path, or with ``direct_links`` a single
-        live link.
+    With a ``group``, where it runs, every transfer needs a live path; with ``direct_links`` a single link.
     """
     try:
         schedule.check()

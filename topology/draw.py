@@ -9,7 +9,7 @@ import numpy as np
 
 from .topology import Topology
 
-CELL = 90  # SVG units between chips
+CELL, EDGE, BESIDE = 90, 17, 4  # SVG: from chip to chip, to a chip's edge, between the ways of a wire
 WIRE, WRAP_IN, WRAP_OUT = "◄\u2013\u2013►", "*\u2013\u2013►", "◄\u2013\u2013*"  # as neuron-ls draws them
 
 
@@ -44,20 +44,24 @@ def grid(topology: Topology) -> str:
 
 
 def positions(topology: Topology) -> np.ndarray:
-    """Where each chip, then each switch, is drawn: (x, y)."""
+    """Where each chip, then each switch, is drawn: (x, y). Switches lie below their chips, larger ones lower."""
     *outer, columns = topology.dims
     rows = outer[-1] if outer else 1
-    chip = np.arange(topology.chips)
-    plane, place = np.divmod(chip, rows * columns)
+    plane, place = np.divmod(np.arange(topology.chips), rows * columns)
+    y, x = np.divmod(place, columns)
+    if not topology.torus and rows > columns:  # servers side by side, each over its switch
+        x, y, rows, columns = y, x, columns, rows
     across = max(1, int(np.ceil(np.sqrt(len(np.unique(plane))))))
-    x = place % columns + plane % across * (columns + 1)
-    y = place // columns + plane // across * (rows + 1)
-    xy = np.stack([x, y], axis=1).astype(float)
-    switches = np.arange(topology.switches)
-    middle = np.stack(
-        [(switches + 0.5) * (x.max() + 1) / max(len(switches), 1) - 0.5, 0 * switches + y.max() + 1.2], axis=1
+    xy = np.stack([x + plane % across * (columns + 1), y + plane // across * (rows + 1)], axis=1).astype(
+        float
     )
-    return (np.concatenate([xy, middle]) + 1) * CELL
+    below = []
+    ports = np.bincount(topology.links.dst, minlength=topology.chips + topology.switches)[topology.chips :]
+    for switch, count in enumerate(ports):
+        under = topology.links.src[topology.links.dst == topology.chips + switch]
+        level = np.searchsorted(np.unique(ports), count)
+        below.append((xy[under, 0].mean(), xy[:, 1].max() + 1.5 + 1.5 * level))
+    return (np.concatenate([xy, np.reshape(below, (-1, 2))]) + 1) * CELL
 
 
 def svg(topology: Topology, *, lit: Iterable[int] = (), title: str = "", numbered: bool = True) -> str:
@@ -82,21 +86,41 @@ def svg(topology: Topology, *, lit: Iterable[int] = (), title: str = "", numbere
 
 def _line(topology: Topology, xy: np.ndarray, link: int, lit: bool) -> str:
     src, dst = int(topology.links.src[link]), int(topology.links.dst[link])
-    a, b = xy[src], xy[dst]
     down = topology.links.gbps[link] == 0
     colour = "#d9480f" if lit else "#f03e3e" if down else "#ced4da"
     style = f'stroke="{colour}" stroke-width="{3 if lit else 1.5}" fill="none"'
     style += ' marker-end="url(#tip)"' if lit else ""
     style += ' stroke-dasharray="4 4"' if down else ""
-    along = b - a
-    length = float(np.hypot(*along)) or 1.0
-    normal = np.array([-along[1], along[0]]) / length
-    # Long links (wraps) bend out of the way, and the two directions of a wire lie beside each other.
-    bend = normal * (4 + (0.22 * length if length > 1.6 * CELL else 0))
-    start, end = a + along / length * 17 + normal * 4, b - along / length * 17 + normal * 4
-    middle = (a + b) / 2 + bend * 2
-    points = [f"{x:.0f} {y:.0f}" for x, y in (start, middle, end)]
-    return f'<path d="M{points[0]}Q{points[1]} {points[2]}" {style}/>'
+    out = _way_out(topology, src, dst)
+    if out is None:
+        along = (xy[dst] - xy[src]) / (float(np.hypot(*(xy[dst] - xy[src]))) or 1.0)
+        beside = np.array([-along[1], along[0]]) * BESIDE
+        strokes = [(xy[src] + along * EDGE + beside, xy[dst] - along * EDGE + beside)]
+    else:
+        beside = np.array([-out[1], out[0]]) * BESIDE
+        far = out * CELL * 0.42
+        strokes = [(xy[src] + out * EDGE + beside, xy[src] + far + beside)]
+        strokes.append((xy[dst] - far + beside, xy[dst] - out * EDGE + beside))
+    path = "".join(f"M{a[0]:.0f} {a[1]:.0f}L{b[0]:.0f} {b[1]:.0f}" for a, b in strokes)
+    return f'<path d="{path}" {style}/>'
+
+
+def _way_out(topology: Topology, src: int, dst: int) -> np.ndarray | None:
+    """For a link drawn as two ends, leaving one chip and entering the other: the way it leaves.
+
+    So are the links of a torus that wrap around, and those between planes. None for one drawn as a line.
+    """
+    if not topology.torus or max(src, dst) >= topology.chips:
+        return None
+    (island, *here), (other, *there) = topology.coordinates(np.array([src, dst])).tolist()
+    if island != other:
+        return None
+    axis = next(axis for axis, pair in enumerate(zip(here, there, strict=True)) if pair[0] != pair[1])
+    from_last = len(here) - 1 - axis
+    if from_last < 2 and abs(here[axis] - there[axis]) == 1:
+        return None
+    way = 1 if (there[axis] - here[axis]) % topology.dims[axis] == 1 else -1
+    return way * np.array([(1.0, 0.0), (0.0, 1.0), (0.7, -0.7)][min(from_last, 2)])
 
 
 def _vertex(topology: Topology, vertex: int, x: float, y: float, numbered: bool) -> str:

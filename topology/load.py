@@ -30,9 +30,9 @@ def preset_names() -> list[str]:
 def load(spec: str, *, lnc: int | None = None, link_counting: str | None = None) -> Topology:
     """A topology from a preset's name, a file or an inline shape; ``*4`` behind it joins nodes.
 
-    Inline shapes have one core a chip and links of 128 GB/s each way; ``torus:4x8@128,64`` sets GB/s by
-    dimension. ``lnc`` (logical NeuronCore configuration, 1 or 2) and ``link_counting`` override those of a
-    preset or file.
+    Inline shapes are links alone, 128 GB/s each way, with one core a chip and memory that costs nothing;
+    ``torus:4x8@128,64`` sets GB/s by dimension. ``lnc`` (logical NeuronCore configuration, 1 or 2) and
+    ``link_counting`` override those of a preset or file.
     """
     name, star, count = spec.rpartition("*") if "*" in spec else (spec, "", "1")
     if star and not (count.isdecimal() and 0 < int(count) <= 1024):

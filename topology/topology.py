@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import inf
 
 import numpy as np
 
@@ -78,7 +79,7 @@ class Topology:
     step_us: float = 1.0  # issuing one step: descriptors, semaphores
     launch_us: float = 0.0  # once per collective
     hbm_gib: float = 96.0  # per chip
-    hbm_gbps: float = 2900.0  # per chip
+    hbm_gbps: float = inf  # per chip; unless given, memory costs nothing
     tflops: Mapping[str, float] = field(default_factory=dict)  # per chip, by dtype
     facts: Mapping[str, Fact] = field(default_factory=dict)
     dead_chips: frozenset[int] = frozenset()

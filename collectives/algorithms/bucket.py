@@ -31,7 +31,7 @@ def bucket(group: Group, op: str, *, copies: int | None = None, way: str = "both
     if op == "all_to_all":
         return dimension_ordered_all_to_all(group)
     chips = chip_lattice(group)
-    orders = rotations(long_axes(chips))[:copies] or [[]]
+    orders = rotations(long_axes(chips))[:copies]
     return inside_chips(group, side_by_side([part for order in orders for part in _copy(chips, order, way)]))
 
 
@@ -41,9 +41,7 @@ def weighted_bucket(group: Group, op: str, *, way: str = "halfway") -> Schedule:
     axes = long_axes(chips)
     gbps = _axis_gbps(group, axes)
     # After its first, a copy takes the fastest dimensions first: the slowest get what is left.
-    orders = [[first, *sorted(rest, key=lambda axis: -gbps[axis])] for first, *rest in rotations(axes)] or [
-        []
-    ]
+    orders = [[*order[:1], *sorted(order[1:], key=lambda axis: -gbps[axis])] for order in rotations(axes)]
     weights = _balance(orders, {axis: chips.shape[axis] for axis in axes}, gbps)
     parts, widths = [], []
     for order, weight in zip(orders, np.rint(weights * WEIGHT_GRAIN).astype(int).tolist(), strict=True):
@@ -95,8 +93,9 @@ def _axis_gbps(group: Group, axes: list[int]) -> dict[int, float]:
         pairs = zip(lines[0].ravel().tolist(), lines[1].ravel().tolist(), strict=True)
         found = np.concatenate([links.between(a, b) for a, b in pairs])
         live = links.gbps[found][links.gbps[found] > 0]
-        # Chips that are no neighbours have no link of their own to go by: count them as one like any other.
-        speeds[axis] = float(live.min(initial=live.max(initial=1.0))) * min(chips.shape[axis] - 1, 2)
+        # Chips that are no neighbours have no link of their own to go by: they count as the fabric's fastest.
+        slowest = float(live.min() if len(live) else links.gbps.max())
+        speeds[axis] = slowest * min(chips.shape[axis] - 1, 2)
     return speeds
 
 

@@ -49,5 +49,5 @@ def long_axes(lattice: np.ndarray) -> list[int]:
 
 
 def rotations(axes: Sequence[int]) -> list[list[int]]:
-    """The axes from each start in turn."""
-    return [[*axes[i:], *axes[:i]] for i in range(len(axes))]
+    """The axes from each start in turn; of no axes, the one empty order."""
+    return [[*axes[i:], *axes[:i]] for i in range(max(len(axes), 1))]

@@ -20,7 +20,7 @@ Algorithm = Callable[[Group, str], Schedule]
 
 
 def hierarchical(group: Group, op: str, *, inner: Algorithm, outer: Algorithm) -> Schedule:
-    """``inner`` in each node, ``outer`` between them; on one node, in each chip and between the chips."""
+    """``inner`` in each node, ``outer`` between them; on one node in and between chips, or rows of chips."""
     ranks = _levels(group)
     inside = Group(group.topology, group.cores[ranks[0]])
     between = Group(group.topology, group.cores[ranks[:, 0]])
@@ -33,20 +33,24 @@ def hierarchical(group: Group, op: str, *, inner: Algorithm, outer: Algorithm) -
 
 
 def _levels(group: Group) -> np.ndarray:
-    """Ranks by node (or chip) and place in it. Raises Unsupported unless all contribute the same places."""
+    """Ranks by node and place in it; on one node by chip, or by row of chips: whatever parts them first.
+
+    Raises Unsupported where nothing does, or where the parts do not all have ranks in the same places.
+    """
     topology = group.topology
-    per_node = topology.chips_per_node * topology.cores_per_chip
-    size, what = (
-        (per_node, "node")
-        if len(np.unique(group.cores // per_node)) > 1
-        else (topology.cores_per_chip, "chip")
-    )
-    order = np.argsort(group.cores)
-    count = len(np.unique(group.cores // size))
-    if group.size % count:
-        raise Unsupported(f"hierarchical needs the same number of ranks on each {what}")
-    ranks = order.reshape(count, -1)
-    places = group.cores[ranks] % size
-    if count == 1 or (places != places[0]).any() or (np.diff(group.cores[ranks] // size, axis=1) != 0).any():
-        raise Unsupported(f"hierarchical needs two or more {what}s, with ranks on the same cores of each")
-    return ranks
+    sizes = {"node": topology.chips_per_node * topology.cores_per_chip, "chip": topology.cores_per_chip}
+    for what, size in sizes.items():
+        part, place = np.divmod(group.cores, size)
+        count = len(np.unique(part))
+        if 1 < count < group.size:
+            order = np.lexsort((place, part))
+            if (
+                group.size % count
+                or (place[order].reshape(count, -1) != place[order][: group.size // count]).any()
+            ):
+                raise Unsupported(f"needs ranks on the same cores of each {what}")
+            return order.reshape(count, -1)
+    lattice = group.lattice.squeeze()
+    if lattice.ndim < 2:
+        raise Unsupported("needs ranks on two or more nodes, chips or rows of chips, several on each")
+    return lattice.reshape(len(lattice), -1)

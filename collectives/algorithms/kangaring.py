@@ -3,9 +3,10 @@
 Half of a chip's ranks are primaries and make the ring; each carries a secondary beside it. An all-gather step
 reads a chunk once and writes it twice, to the next primary and to one's own secondary (1R2W, where two ranks
 of a ring do 2R2W: 25 % fewer touches of HBM); a reduce-scatter step reads the partial sum, one's own and the
-secondary's chunk and writes once (3R1W against 4R2W: 33 % fewer). About p/2 + 1 steps a phase instead of p -
-1. Roles and pairings alternate over the wire-disjoint cycles and their two ways, so that no core-to-core link
-serves two of them.
+secondary's chunk and writes once (3R1W against 4R2W: 33 % fewer). A phase has p/2 + 1 steps.
+
+Roles and pairings alternate over the wire-disjoint cycles and their two ways, so that with four of them no
+core-to-core link serves two.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ def kangaring(group: Group, op: str) -> Schedule:
     cores = group.topology.cores_per_chip
     if group.rank_table is None or group.rank_table.shape[1] != cores or cores % 2:
         raise Unsupported(
-            f"kangaring needs all ranks of each chip, an even number of them: {group.size} ranks on "
+            f"needs all ranks of each chip, an even number of them: {group.size} ranks on "
             f"{len(group.chip_set)} chips of {cores} cores"
         )
     ways = [(cycle, way) for cycle in group.chip_cycles for way in (1, -1)]
@@ -37,8 +38,9 @@ def _ring(group: Group, cycle: np.ndarray, role: int) -> Schedule:
     assert group.rank_table is not None
     on_chip = group.rank_table[np.searchsorted(group.chip_set, cycle)]
     cores = on_chip.shape[1]
-    first = np.arange(role % 2, cores, 2)[:: -1 if role & 2 else 1]
-    beside = (first + (1 if first[0] % 2 == 0 else -1) * (-1 if role & 2 else 1)) % cores
+    backwards = role // 2 % 2
+    first = np.arange(role % 2, cores, 2)[:: -1 if backwards else 1]
+    beside = (first + (1 if role % 2 == backwards else -1)) % cores
     primary, secondary = on_chip[:, first].ravel(), on_chip[:, beside].ravel()
     k = len(primary)
 

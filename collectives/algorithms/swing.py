@@ -27,7 +27,7 @@ def swing_reduce_scatter(chips: np.ndarray) -> Schedule:
         core = 1 << chips.size.bit_length() - 1
         return fold(swing_reduce_scatter(np.arange(core)), chips.size)
     axes = [axis for axis in range(chips.ndim) if chips.shape[axis] > 1]
-    orders = rotations(axes) or [[]]
+    orders = rotations(axes)
     return side_by_side([halving(_partners(chips, order, sign)) for order in orders for sign in (1, -1)])
 
 

@@ -5,7 +5,7 @@
     neuron-dist predict all_reduce --topology ring:8 --algorithm ring1,ring,two_rings.py:two_rings
     neuron-dist verify two_rings.py:impatient --topology ring:8
 
-The last one fails: ``impatient`` has the bug that everyone writes once.
+The last one fails: ``impatient`` has a bug that the verifier names.
 """
 
 from neuron_dist.collectives import Draft, Schedule
@@ -28,12 +28,12 @@ def two_rings(group: Group, op: str) -> Schedule:
 
 
 def impatient(group: Group, op: str) -> Schedule:
-    """The same with a step counted from 1: ranks pass on halves that have not arrived yet."""
+    """The same in half the steps, by two hops in each: but what arrives in a step cannot be sent on in it."""
     p = group.size
     draft = Draft("all_gather", ranks=p, chunks=2 * p)
-    for step in range(p - 1):
+    for hop in range(p - 1):
         for rank in range(p):
-            up, down = (rank - step - 1) % p, (rank + step + 1) % p
-            draft.copy(step=step, src=rank, dst=(rank + 1) % p, chunk=2 * up, channel=0)
-            draft.copy(step=step, src=rank, dst=(rank - 1) % p, chunk=2 * down + 1, channel=1)
+            up, down = (rank - hop) % p, (rank + hop) % p
+            draft.copy(step=hop // 2, src=rank, dst=(rank + 1) % p, chunk=2 * up, channel=0)
+            draft.copy(step=hop // 2, src=rank, dst=(rank - 1) % p, chunk=2 * down + 1, channel=1)
     return draft.schedule()

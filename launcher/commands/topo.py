@@ -6,6 +6,7 @@ Without a name, lists the presets.
 from __future__ import annotations
 
 import argparse
+from math import isfinite
 from pathlib import Path
 
 import numpy as np
@@ -56,7 +57,7 @@ def describe(topology: Topology) -> dict[str, object]:
         "core_gbps": topology.core_gbps,
         "step_us": topology.step_us,
         "hbm_gib_per_core": topology.hbm_gib / topology.cores_per_chip,
-        "hbm_gbps_per_core": topology.hbm_gbps_per_core,
+        "hbm_gbps_per_core": topology.hbm_gbps_per_core if isfinite(topology.hbm_gbps) else None,
         "tflops_per_core": {t: flops / topology.cores_per_chip for t, flops in topology.tflops.items()},
         "connected_to": {str(chip): topology.neighbours(chip) for chip in range(topology.chips)},
         "facts": {
@@ -96,11 +97,11 @@ def _text(topology: Topology) -> str:
         parts.append(f"  {count} directed {name} links of {gbps:g} GB/s one way, {us:g} us")
     q = topology.cores_per_chip
     flops = ", ".join(f"{value / q:g} {dtype}" for dtype, value in topology.tflops.items())
+    speed = f"{topology.hbm_gbps_per_core:g} GB/s" if isfinite(topology.hbm_gbps) else "no cost"
     parts += [
         f"  {topology.core_gbps:g} GB/s one way, {topology.core_us:g} us, between two cores of a chip",
         f"  a step costs {topology.step_us:g} us and the latency of its longest path",
-        f"  per core: {topology.hbm_gib / q:g} GiB HBM at {topology.hbm_gbps_per_core:g} GB/s"
-        + (f"; TFLOPS {flops}" if flops else ""),
+        f"  per core: {topology.hbm_gib / q:g} GiB HBM at {speed}" + (f"; TFLOPS {flops}" if flops else ""),
         f"  a chip sends {np.max(topology.egress_gbps, initial=0):g} GB/s at most",
     ]
     if topology.facts:

@@ -2,7 +2,7 @@
 
 import pytest
 from neuron_dist.collectives import CollectiveError, Draft, build, price, profile
-from neuron_dist.topology import Group, load
+from neuron_dist.topology import Group, load, torus
 from neuron_dist.topology.faults import link_late, link_slow
 
 MIB = 1 << 20
@@ -10,7 +10,7 @@ MIB = 1 << 20
 
 def test_the_parts_of_one_transfer() -> None:
     """A step of 1.0 us, a wire of 0.5 us, the bytes over 128 GB/s, one read and one write of HBM."""
-    group = Group(load("ring:2"))
+    group = Group(torus((2,), hbm_gbps=2900.0))
     draft = Draft("broadcast", ranks=2)
     draft.copy(step=0, src=0, dst=1, chunk=0)
     found = price(draft.schedule(name="mine"), group, MIB)
@@ -51,13 +51,13 @@ def test_one_read_feeds_many_writes() -> None:
 
 def test_the_topology_matters() -> None:
     """One schedule, several fabrics: the price follows bandwidth, shape, latency and faults."""
-    torus = load("torus:4x4")
-    schedule = build("all_reduce", "rdh", Group(torus))
-    base = price(schedule, Group(torus), MIB)
+    plain = load("torus:4x4")
+    schedule = build("all_reduce", "rdh", Group(plain))
+    base = price(schedule, Group(plain), MIB)
     twice = price(schedule, Group(load("torus:4x4@256")), MIB)
     ring = price(schedule, Group(load("ring:16")), MIB)
-    slow = price(schedule, Group(link_slow(torus, 0, 1, 0.1)), MIB)
-    late = price(schedule, Group(link_late(torus, 0, 1, 7.0)), MIB)
+    slow = price(schedule, Group(link_slow(plain, 0, 1, 0.1)), MIB)
+    late = price(schedule, Group(link_late(plain, 0, 1, 7.0)), MIB)
     assert twice.beta_us == pytest.approx(base.beta_us / 2)
     assert ring.beta_us > 2 * base.beta_us
     assert ring.alpha_us > base.alpha_us
@@ -112,6 +112,15 @@ def test_pipelining_pays_in_steps_for_bandwidth() -> None:
     best = costs.price(1 << 30)
     assert best.time_us <= min(p.time_us for p in prices)
     assert costs.price(1024).pieces == 1
+
+
+def test_the_number_of_pieces_is_the_best_of_all() -> None:
+    """Doubling the pieces may cost more before it costs less."""
+    group = Group(load("torus:4x4"))
+    costs = profile(build("all_reduce", "chains", group), group)
+    times = {1 << i: costs.price(1 << 40, pieces=1 << i).time_us for i in range(13)}
+    assert times[32] > times[16] > times[64]
+    assert costs.price(1 << 40).time_us == min(times.values())
 
 
 def test_bad_requests() -> None:

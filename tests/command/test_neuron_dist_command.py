@@ -132,6 +132,22 @@ def test_predict_point_to_point(command: Command) -> None:
     assert row["alpha_us"] == 2.0
 
 
+def test_predict_leaves_out_what_cannot_serve(command: Command) -> None:
+    assert (
+        main(["predict", "all_reduce", "-t", "torus:4x4", "-s", "1M", "-a", "kangaring,ring", "--json"]) == 0
+    )
+    captured = command.capsys.readouterr()
+    assert [row["algorithm"] for row in json.loads(captured.out)] == ["ring"]
+    assert captured.err == "neuron-dist: kangaring does not serve all_reduce on this group: left out\n"
+
+
+def test_inline_shapes_are_links_alone(command: Command) -> None:
+    (row,) = command.json("predict", "reduce_scatter", "-t", "torus:4x8", "-s", "1T", "-a", "bucket")
+    assert row["hbm_us"] == 0
+    assert row["bound_ratio"] == pytest.approx(1.52, abs=0.005)
+    assert command.json("topo", "torus:4x8")["hbm_gbps_per_core"] is None
+
+
 def test_plot(command: Command, tmp_path: Path) -> None:
     path = tmp_path / "plot.svg"
     command.text("predict", "all_reduce", "-t", "torus:4x4", "--plot", str(path))
@@ -233,7 +249,7 @@ def test_lint(command: Command) -> None:
         (["predict", "all_reduce", "-t", "ring:8", "-s", "1Z"], "size '1Z'"),
         (
             ["predict", "all_reduce", "-t", "ring:8", "-a", "kangaring"],
-            "kangaring needs all ranks of each chip",
+            "kangaring: needs all ranks of each chip",
         ),
         (["predict", "all_reduce", "-t", "ring:8", "-a", "quick"], "algorithm 'quick'"),
         (["predict", "all_reduce", "-t", "ring:8", "--selection", "x"], "selection 'x'"),
