@@ -18,7 +18,7 @@ using c10::TensorImpl;
 const uint64_t kCpuKeys =
     DispatchKeySet(c10::BackendComponent::CPUBit).raw_repr() | DispatchKeySet(DispatchKey::AutocastCPU).raw_repr();
 const uint64_t kNeuronKeys = DispatchKeySet(c10::BackendComponent::PrivateUse1Bit).raw_repr() |
-                             DispatchKeySet(DispatchKey::AutocastPrivateUse1).raw_repr();
+    DispatchKeySet(DispatchKey::AutocastPrivateUse1).raw_repr();
 
 // torch lets an implementation's keys and device only be chosen when it is made; a change afterwards saves making
 // another one for every output.
@@ -79,7 +79,7 @@ c10::Storage adopt_new(const c10::Storage& storage, c10::Device device) {
       c10::StorageImpl::use_byte_size_t(), impl->nbytes(), std::move(data), allocator(), /*resizable=*/true);
 }
 
-}  // namespace
+} // namespace
 
 at::Tensor cpu_alias(const at::Tensor& tensor) {
   check_dense(tensor);
@@ -115,7 +115,7 @@ at::Tensor Aliases::adopt(at::Tensor output, c10::Device device) {
     if (known.alias.is_same(output)) return known.tensor;
   }
   c10::Storage storage = adopt(output.storage(), device);
-  if (output.use_count() > 1) {  // the kernel, or another output, holds it too
+  if (output.use_count() > 1) { // the kernel, or another output, holds it too
     output = at::Tensor(output.unsafeGetTensorImpl()->shallow_copy_and_detach(
         c10::VariableVersion(0), /*allow_tensor_metadata_change=*/true));
   }
@@ -137,7 +137,7 @@ void Aliases::write_back(const AliasedTensor& argument, c10::Device device) {
   const c10::Storage storage = adopt(alias->unsafe_storage(), device);
   c10::StorageImpl* own = storage.unsafeGetStorageImpl();
   if (own != impl->unsafe_storage().unsafeGetStorageImpl()) impl->set_storage_keep_dtype(storage);
-  if (changed != own && changed->data() != own->data()) {  // resized: the alias holds new memory
+  if (changed != own && changed->data() != own->data()) { // resized: the alias holds new memory
     const c10::Storage landed = adopt_new(alias->unsafe_storage(), device);
     own->set_data_ptr_noswap(landed.unsafeGetStorageImpl()->set_data_ptr(c10::DataPtr(nullptr, c10::kCPU)));
     own->set_nbytes(landed.nbytes());
@@ -148,4 +148,4 @@ void Aliases::write_back(const AliasedTensor& argument, c10::Device device) {
   }
 }
 
-}  // namespace neuron
+} // namespace neuron

@@ -42,4 +42,4 @@ class Aliases {
   c10::SmallVector<AliasedStorage, 6> storages_;
 };
 
-}  // namespace neuron
+} // namespace neuron

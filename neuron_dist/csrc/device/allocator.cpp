@@ -17,7 +17,7 @@ namespace neuron {
 namespace {
 
 constexpr size_t kMaxDevices = std::numeric_limits<c10::DeviceIndex>::max() + size_t{1};
-std::array<std::atomic<Heap*>, kMaxDevices> heaps;  // never destroyed: tensors may outlive static destruction
+std::array<std::atomic<Heap*>, kMaxDevices> heaps; // never destroyed: tensors may outlive static destruction
 std::mutex making_heap;
 
 struct NeuronAllocator final : c10::DeviceAllocator {
@@ -30,7 +30,7 @@ struct NeuronAllocator final : c10::DeviceAllocator {
 
   bool initialized() override { return Arena::exists(); }
   void emptyCache(c10::MempoolId_t) override {
-    if (in_bad_fork()) return;  // a hole punched here would be a hole in the parent's memory
+    if (in_bad_fork()) return; // a hole punched here would be a hole in the parent's memory
     for (auto& heap : heaps) {
       if (Heap* made = heap.load(std::memory_order_acquire)) made->empty_cache();
     }
@@ -49,7 +49,7 @@ struct NeuronAllocator final : c10::DeviceAllocator {
 NeuronAllocator instance;
 REGISTER_ALLOCATOR(c10::DeviceType::PrivateUse1, &instance);
 
-}  // namespace
+} // namespace
 
 c10::DeviceAllocator* allocator() { return &instance; }
 
@@ -81,4 +81,4 @@ void delete_memory(void* address) {
   }
 }
 
-}  // namespace neuron
+} // namespace neuron

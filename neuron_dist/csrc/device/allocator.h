@@ -18,4 +18,4 @@ c10::DataPtr allocate_on(c10::DeviceIndex device, size_t bytes, c10::Device clai
 // The one deleter of every DataPtr that this library makes or wraps: tells arena and host memory apart by address.
 void delete_memory(void* address);
 
-}  // namespace neuron
+} // namespace neuron

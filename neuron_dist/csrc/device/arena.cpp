@@ -44,7 +44,7 @@ size_t read_cgroup(const char* name) {
   std::snprintf(path, sizeof path, "/sys/fs/cgroup/%s", name);
   size_t value = SIZE_MAX;
   if (FILE* file = std::fopen(path, "re")) {
-    if (std::fscanf(file, "%zu", &value) != 1) value = SIZE_MAX;  // "max"
+    if (std::fscanf(file, "%zu", &value) != 1) value = SIZE_MAX; // "max"
     std::fclose(file);
   }
   return value;
@@ -57,7 +57,7 @@ size_t cgroup_available() {
   return limit == SIZE_MAX ? SIZE_MAX : limit - std::min(limit, used);
 }
 
-}  // namespace
+} // namespace
 
 void Arena::configure(int device_count, size_t capacity) {
   TORCH_CHECK(
@@ -73,7 +73,7 @@ size_t Arena::capacity() noexcept { return sizes.capacity; }
 bool Arena::exists() noexcept { return created.load(std::memory_order_acquire); }
 
 Arena& Arena::instance() {
-  static Arena* arena = new Arena();  // never destroyed: tensors may outlive static destruction
+  static Arena* arena = new Arena(); // never destroyed: tensors may outlive static destruction
   return *arena;
 }
 
@@ -89,7 +89,7 @@ Arena::Arena() {
       base != MAP_FAILED, "cannot map the memory of the neuron devices (", bytes,
       " bytes of address space): mmap: ", std::strerror(errno),
       ". Fewer devices (NEURON_RT_NUM_CORES) or less HBM each (NEURON_SIM_HBM) need less.");
-  madvise(base, bytes, MADV_HUGEPAGE);  // only where the kernel gives huge pages to shared memory on request
+  madvise(base, bytes, MADV_HUGEPAGE); // only where the kernel gives huge pages to shared memory on request
   madvise(base, bytes, MADV_DONTDUMP);
   base_ = static_cast<char*>(base);
   created.store(true, std::memory_order_release);
@@ -133,4 +133,4 @@ void Arena::release(void* address, size_t bytes) const {
       static_cast<off_t>(bytes));
 }
 
-}  // namespace neuron
+} // namespace neuron

@@ -14,7 +14,7 @@ class Arena {
   // Sizes are fixed before first use; a later call with other values throws.
   static void configure(int device_count, size_t capacity);
   static int device_count() noexcept;
-  static size_t capacity() noexcept;  // bytes per device
+  static size_t capacity() noexcept; // bytes per device
 
   // Created at the first call. Throws c10::Error if the kernel refuses the file or the mapping.
   static Arena& instance();
@@ -26,7 +26,7 @@ class Arena {
   bool contains(const void* address) const noexcept;
   // Of an address that the arena contains:
   int device_of(const void* address) const noexcept;
-  uint64_t offset_of(const void* address) const noexcept;  // in the file
+  uint64_t offset_of(const void* address) const noexcept; // in the file
 
   // Backs a page-aligned range with memory now: without this, host memory running out is a SIGBUS at first touch.
   // Throws c10::OutOfMemoryError if the host cannot spare it.
@@ -41,4 +41,4 @@ class Arena {
   char* base_;
 };
 
-}  // namespace neuron
+} // namespace neuron

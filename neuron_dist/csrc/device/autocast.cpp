@@ -6,7 +6,7 @@ namespace neuron {
 
 namespace {
 
-using at::IntArrayRef, at::Scalar, at::ScalarType, at::Tensor;  // torch's macros name them so
+using at::IntArrayRef, at::Scalar, at::ScalarType, at::Tensor; // torch's macros name them so
 
 Tensor refuse_binary_cross_entropy(const Tensor&, const Tensor&, const std::optional<Tensor>&, int64_t) {
   TORCH_CHECK(
@@ -34,6 +34,6 @@ TORCH_LIBRARY_IMPL(aten, AutocastPrivateUse1, m) {
   m.impl("binary_cross_entropy", &refuse_binary_cross_entropy);
 }
 
-}  // namespace
+} // namespace
 
-}  // namespace neuron
+} // namespace neuron

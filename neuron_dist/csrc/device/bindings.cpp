@@ -25,4 +25,4 @@ void bind_device(pybind11::module_& module) {
   });
 }
 
-}  // namespace neuron
+} // namespace neuron

@@ -6,4 +6,4 @@ namespace neuron {
 
 void bind_device(pybind11::module_& module);
 
-}  // namespace neuron
+} // namespace neuron

@@ -36,7 +36,7 @@ bool has_compatible_shallow_copy_type(const at::Tensor& self, const at::Tensor& 
     return tensor.layout() == c10::kStrided && (tensor.is_cpu() || tensor.is_privateuseone());
   };
   return (movable(self) && movable(from)) ||
-         self.unsafeGetTensorImpl()->has_compatible_shallow_copy_type(from.key_set());
+      self.unsafeGetTensorImpl()->has_compatible_shallow_copy_type(from.key_set());
 }
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
@@ -51,6 +51,6 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
 TORCH_LIBRARY_IMPL(aten, Conjugate, m) { m.impl("_copy_from", torch::CppFunction::makeFallthrough()); }
 TORCH_LIBRARY_IMPL(aten, Negative, m) { m.impl("_copy_from", torch::CppFunction::makeFallthrough()); }
 
-}  // namespace
+} // namespace
 
-}  // namespace neuron
+} // namespace neuron

@@ -19,6 +19,6 @@ class NeuronTimer final : public Timer {
 
 C10_REGISTER_TYPED_CLASS(TimerRegistry, c10::DeviceType::PrivateUse1, NeuronTimer);
 
-}  // namespace
+} // namespace
 
-}  // namespace c10d
+} // namespace c10d

@@ -30,23 +30,15 @@ class OnDevice {
 };
 
 at::Tensor empty(
-    c10::IntArrayRef size,
-    std::optional<at::ScalarType> dtype,
-    std::optional<c10::Layout> layout,
-    std::optional<c10::Device> device,
-    std::optional<bool> pin_memory,
-    std::optional<c10::MemoryFormat> format) {
+    c10::IntArrayRef size, std::optional<at::ScalarType> dtype, std::optional<c10::Layout> layout,
+    std::optional<c10::Device> device, std::optional<bool> pin_memory, std::optional<c10::MemoryFormat> format) {
   const OnDevice guard(layout, device, pin_memory);
   return at::detail::empty_generic(size, allocator(), kKeys, c10::dtype_or_default(dtype), format);
 }
 
 at::Tensor empty_strided(
-    c10::IntArrayRef size,
-    c10::IntArrayRef stride,
-    std::optional<at::ScalarType> dtype,
-    std::optional<c10::Layout> layout,
-    std::optional<c10::Device> device,
-    std::optional<bool> pin_memory) {
+    c10::IntArrayRef size, c10::IntArrayRef stride, std::optional<at::ScalarType> dtype,
+    std::optional<c10::Layout> layout, std::optional<c10::Device> device, std::optional<bool> pin_memory) {
   const OnDevice guard(layout, device, pin_memory);
   return at::detail::empty_strided_generic(size, stride, allocator(), kKeys, c10::dtype_or_default(dtype));
 }
@@ -56,6 +48,6 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("empty_strided", &empty_strided);
 }
 
-}  // namespace
+} // namespace
 
-}  // namespace neuron
+} // namespace neuron

@@ -152,7 +152,7 @@ TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromB
 bool runs_whole(const c10::OperatorHandle& op) {
   const std::string& name = op.schema().name();
   return name.rfind("aten::_foreach_", 0) == 0 || name == "aten::convolution" || name == "aten::_convolution" ||
-         name == "aten::convolution_backward" || op.hasKernelForDispatchKey(c10::DispatchKey::CPU);
+      name == "aten::convolution_backward" || op.hasKernelForDispatchKey(c10::DispatchKey::CPU);
 }
 
 // The dispatcher prefers these generic kernels to a fallback, so the operators are registered one by one.
@@ -172,7 +172,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   }
 }
 
-}  // namespace
+} // namespace
 
 void run_cpu_kernel(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   TORCH_CHECK_NOT_IMPLEMENTED(
@@ -182,4 +182,4 @@ void run_cpu_kernel(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   Call(op, stack).run();
 }
 
-}  // namespace neuron
+} // namespace neuron

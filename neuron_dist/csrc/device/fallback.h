@@ -8,4 +8,4 @@ namespace neuron {
 // unless it is registered on its own.
 void run_cpu_kernel(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
-}  // namespace neuron
+} // namespace neuron

@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kStateBytes = 2 * sizeof(uint64_t);
 
-}  // namespace
+} // namespace
 
 NeuronGenerator::NeuronGenerator(c10::DeviceIndex device)
     : GeneratorImpl(neuron_device(device), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)) {}
@@ -93,4 +93,4 @@ at::Generator host_generator(const std::optional<at::Generator>& generator, c10:
   return at::detail::createCPUGenerator(high << 32 | words());
 }
 
-}  // namespace neuron
+} // namespace neuron

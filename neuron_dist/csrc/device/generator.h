@@ -39,4 +39,4 @@ NeuronGenerator* generator_or_default(const std::optional<at::Generator>& genera
 // A CPU generator for a kernel that takes no other, seeded from the state of a neuron generator, which moves on.
 at::Generator host_generator(const std::optional<at::Generator>& generator, c10::DeviceIndex device);
 
-}  // namespace neuron
+} // namespace neuron

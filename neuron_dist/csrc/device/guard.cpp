@@ -57,7 +57,7 @@ struct NeuronGuard final : c10::impl::DeviceGuardImplInterface {
   void destroyEvent(void* event, const DeviceIndex) const noexcept override { delete static_cast<Event*>(event); }
   double elapsedTime(void* start, void* end, const DeviceIndex) const override {
     TORCH_CHECK(start && end, "both events must be recorded before the time between them is known");
-    return (static_cast<Event*>(end)->time - static_cast<Event*>(start)->time) * 1e3;  // milliseconds
+    return (static_cast<Event*>(end)->time - static_cast<Event*>(start)->time) * 1e3; // milliseconds
   }
 
   c10::DeviceCapability getDeviceCapability(Device) const override { return {}; }
@@ -65,6 +65,6 @@ struct NeuronGuard final : c10::impl::DeviceGuardImplInterface {
 
 C10_REGISTER_GUARD_IMPL(PrivateUse1, NeuronGuard);
 
-}  // namespace
+} // namespace
 
-}  // namespace neuron
+} // namespace neuron

@@ -13,10 +13,10 @@ namespace {
 
 // The sizes of torch's CUDA allocator, so that memory figures compare.
 constexpr size_t kAlignment = 512;
-constexpr size_t kSmallLimit = size_t{1} << 20;     // requests up to this share small segments
-constexpr size_t kSegment = size_t{2} << 20;        // granularity of segments, and the size of a small one
-constexpr size_t kLargeSegment = size_t{20} << 20;  // for requests below kOwnSegment
-constexpr size_t kOwnSegment = size_t{10} << 20;    // from here on a segment fits its request
+constexpr size_t kSmallLimit = size_t{1} << 20; // requests up to this share small segments
+constexpr size_t kSegment = size_t{2} << 20; // granularity of segments, and the size of a small one
+constexpr size_t kLargeSegment = size_t{20} << 20; // for requests below kOwnSegment
+constexpr size_t kOwnSegment = size_t{10} << 20; // from here on a segment fits its request
 
 size_t round_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
@@ -36,7 +36,7 @@ size_t segment_size(Pool pool, size_t rounded) {
 
 bool is_whole_segment(const Block* block) { return !block->previous && !block->next; }
 
-}  // namespace
+} // namespace
 
 Heap::Heap(int device) : device_(device), limit_(Arena::capacity() / kSegment * kSegment) {
   unreserved_.emplace(Arena::instance().device_base(device), limit_);
@@ -246,7 +246,7 @@ void for_each_stat(c10::CachingDeviceAllocator::DeviceStats& stats, Reset reset)
   }
 }
 
-}  // namespace
+} // namespace
 
 void Heap::reset_accumulated_stats() {
   std::lock_guard<std::mutex> lock(mutex_);
@@ -264,4 +264,4 @@ std::pair<size_t, size_t> Heap::free_and_total() const {
   return {Arena::capacity() - static_cast<size_t>(stats_.reserved_bytes[0].current), Arena::capacity()};
 }
 
-}  // namespace neuron
+} // namespace neuron

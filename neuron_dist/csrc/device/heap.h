@@ -41,7 +41,7 @@ class Heap {
   c10::CachingDeviceAllocator::DeviceStats stats() const;
   void reset_accumulated_stats();
   void reset_peak_stats();
-  std::pair<size_t, size_t> free_and_total() const;  // bytes
+  std::pair<size_t, size_t> free_and_total() const; // bytes
 
  private:
   struct BySize {
@@ -65,12 +65,12 @@ class Heap {
   FreeBlocks& free_blocks(Pool pool) { return free_[pool == Pool::kLarge]; }
 
   const int device_;
-  size_t limit_;  // bytes that may be reserved
+  size_t limit_; // bytes that may be reserved
   mutable std::mutex mutex_;
   FreeBlocks free_[2];
   ska::flat_hash_map<void*, Block*> in_use_;
-  std::map<char*, size_t> unreserved_;  // address ranges of the device without a segment
+  std::map<char*, size_t> unreserved_; // address ranges of the device without a segment
   c10::CachingDeviceAllocator::DeviceStats stats_;
 };
 
-}  // namespace neuron
+} // namespace neuron

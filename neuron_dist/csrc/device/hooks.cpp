@@ -51,7 +51,7 @@ struct NeuronHooks final : at::PrivateUse1HooksInterface {
     check_not_forked();
     const DeviceIndex previous = exchange_device(storage.device().index());
     try {
-      at::native::resize_bytes_cpu(storage.unsafeGetStorageImpl(), bytes);  // generic: asks the storage's allocator
+      at::native::resize_bytes_cpu(storage.unsafeGetStorageImpl(), bytes); // generic: asks the storage's allocator
     } catch (...) {
       exchange_device(previous);
       throw;
@@ -63,6 +63,6 @@ struct NeuronHooks final : at::PrivateUse1HooksInterface {
 NeuronHooks instance;
 const bool registered = (at::RegisterPrivateUse1HooksInterface(&instance), true);
 
-}  // namespace
+} // namespace
 
-}  // namespace neuron
+} // namespace neuron

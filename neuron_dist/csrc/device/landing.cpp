@@ -30,10 +30,10 @@ struct DelegatingCpuAllocator final : c10::Allocator {
 DelegatingCpuAllocator instance;
 const bool installed = (c10::SetCPUAllocator(&instance, /*priority=*/1), true);
 
-}  // namespace
+} // namespace
 
 Landing::Landing(c10::DeviceIndex device) noexcept : previous_(landing_device) { landing_device = device; }
 
 Landing::~Landing() { landing_device = previous_; }
 
-}  // namespace neuron
+} // namespace neuron

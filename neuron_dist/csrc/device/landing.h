@@ -17,4 +17,4 @@ class Landing {
   c10::DeviceIndex previous_;
 };
 
-}  // namespace neuron
+} // namespace neuron

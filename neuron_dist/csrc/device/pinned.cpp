@@ -12,12 +12,12 @@ namespace neuron {
 namespace {
 
 std::mutex mutex;
-std::map<const char*, size_t>& ranges() {  // leaked: tensors may outlive static destruction
+std::map<const char*, size_t>& ranges() { // leaked: tensors may outlive static destruction
   static auto* made = new std::map<const char*, size_t>;
   return *made;
 }
 
-at::HostStats stats;  // guarded by mutex
+at::HostStats stats; // guarded by mutex
 
 void free_pinned(void* address) {
   if (!address) return;
@@ -77,7 +77,7 @@ struct PinnedAllocator final : at::HostAllocator {
 PinnedAllocator instance;
 REGISTER_HOST_ALLOCATOR(c10::DeviceType::PrivateUse1, &instance);
 
-}  // namespace
+} // namespace
 
 c10::Allocator* pinned_allocator() { return &instance; }
 
@@ -89,4 +89,4 @@ bool is_pinned(const void* address) {
   return static_cast<const char*>(address) < range->first + range->second;
 }
 
-}  // namespace neuron
+} // namespace neuron

@@ -14,9 +14,9 @@ namespace neuron {
 namespace {
 
 std::atomic<c10::DeviceIndex> initial_device{0};
-thread_local c10::DeviceIndex thread_device = -1;  // -1: not chosen yet
+thread_local c10::DeviceIndex thread_device = -1; // -1: not chosen yet
 
-bool forked = false;  // written only by the single thread of a fresh child
+bool forked = false; // written only by the single thread of a fresh child
 
 void on_fork_in_child() {
   if (!Arena::exists()) return;
@@ -26,7 +26,7 @@ void on_fork_in_child() {
 
 const int fork_handler = pthread_atfork(nullptr, nullptr, on_fork_in_child);
 
-}  // namespace
+} // namespace
 
 void set_initial_device(int device) { initial_device = static_cast<c10::DeviceIndex>(device); }
 
@@ -56,4 +56,4 @@ void check_not_forked() {
       "start method");
 }
 
-}  // namespace neuron
+} // namespace neuron

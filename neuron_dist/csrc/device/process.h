@@ -21,4 +21,4 @@ void check_device(int64_t device);
 void check_not_forked();
 bool in_bad_fork() noexcept;
 
-}  // namespace neuron
+} // namespace neuron

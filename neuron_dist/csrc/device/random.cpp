@@ -56,7 +56,7 @@ class Words {
   size_t lane_ = 0;
   size_t drawn_ = 0;
   size_t ready_ = 0;
-  std::array<std::array<uint32_t, 4>, 4> blocks_{};  // no distribution takes more words than a pair of doubles
+  std::array<std::array<uint32_t, 4>, 4> blocks_{}; // no distribution takes more words than a pair of doubles
 };
 
 // Calls sample(words, i) for every element in row-major order and stores what it returns.
@@ -95,7 +95,7 @@ struct Uniform {
       const auto high = static_cast<scalar_t>(to);
       fill<scalar_t>(iter.tensor_base(0), generator, [&](Words* words, int64_t) {
         const auto value = static_cast<scalar_t>(uniform(words));
-        return value == high ? low : value;  // the cast may round up to the excluded bound
+        return value == high ? low : value; // the cast may round up to the excluded bound
       });
     });
   }
@@ -209,7 +209,7 @@ struct Bernoulli {
 };
 
 namespace templates = at::native::templates;
-using Source = NeuronGenerator;  // what the templates pass on to kernels; ours take it from the generator argument
+using Source = NeuronGenerator; // what the templates pass on to kernels; ours take it from the generator argument
 
 Tensor& uniform_(Tensor& self, double from, double to, MaybeGenerator generator) {
   return templates::uniform_impl_<Uniform, Source>(self, from, to, std::move(generator));
@@ -288,6 +288,6 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("native_dropout", &native_dropout);
 }
 
-}  // namespace
+} // namespace
 
-}  // namespace neuron
+} // namespace neuron

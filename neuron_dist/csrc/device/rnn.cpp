@@ -19,10 +19,7 @@ Tensor or_zeros(const MaybeTensor& gradient, const Tensor& like) {
 
 // Gates are [batch, 4 * hidden] in the order input, forget, cell, output; the workspace holds them activated.
 std::tuple<Tensor, Tensor, Tensor> lstm_cell(
-    const Tensor& input_gates,
-    const Tensor& hidden_gates,
-    const Tensor& cx,
-    const MaybeTensor& input_bias,
+    const Tensor& input_gates, const Tensor& hidden_gates, const Tensor& cx, const MaybeTensor& input_bias,
     const MaybeTensor& hidden_bias) {
   const auto gates = (with_bias(input_gates, input_bias) + with_bias(hidden_gates, hidden_bias)).chunk(4, 1);
   const Tensor in = gates[0].sigmoid();
@@ -35,11 +32,7 @@ std::tuple<Tensor, Tensor, Tensor> lstm_cell(
 
 // Gradients of the gates, of cx and, with a bias, of it.
 std::tuple<Tensor, Tensor, Tensor> lstm_cell_backward(
-    const MaybeTensor& grad_hy,
-    const MaybeTensor& grad_cy,
-    const Tensor& cx,
-    const Tensor& cy,
-    const Tensor& workspace,
+    const MaybeTensor& grad_hy, const MaybeTensor& grad_cy, const Tensor& cx, const Tensor& cy, const Tensor& workspace,
     bool has_bias) {
   if (!(grad_hy && grad_hy->defined()) && !(grad_cy && grad_cy->defined())) return {};
   const auto gates = workspace.chunk(4, 1);
@@ -57,10 +50,7 @@ std::tuple<Tensor, Tensor, Tensor> lstm_cell_backward(
 // Gates are [batch, 3 * hidden] in the order reset, update, new; the workspace, [batch, 5 * hidden], holds them
 // activated, then hx, then the hidden part of the new gate.
 std::tuple<Tensor, Tensor> gru_cell(
-    const Tensor& input_gates,
-    const Tensor& hidden_gates,
-    const Tensor& hx,
-    const MaybeTensor& input_bias,
+    const Tensor& input_gates, const Tensor& hidden_gates, const Tensor& hx, const MaybeTensor& input_bias,
     const MaybeTensor& hidden_bias) {
   const auto input = with_bias(input_gates, input_bias).chunk(3, 1);
   const auto hidden = with_bias(hidden_gates, hidden_bias).chunk(3, 1);
@@ -92,6 +82,6 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_thnn_fused_gru_cell_backward", &gru_cell_backward);
 }
 
-}  // namespace
+} // namespace
 
-}  // namespace neuron
+} // namespace neuron

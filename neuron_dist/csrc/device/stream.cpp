@@ -12,11 +12,11 @@ namespace {
 
 std::mutex mutex;
 c10::StreamId newest_id = 0;
-std::unordered_map<c10::Stream, double> times;  // streams that have not moved are at 0
+std::unordered_map<c10::Stream, double> times; // streams that have not moved are at 0
 
-thread_local std::unordered_map<c10::DeviceIndex, c10::Stream> current;  // where it is not the default stream
+thread_local std::unordered_map<c10::DeviceIndex, c10::Stream> current; // where it is not the default stream
 
-}  // namespace
+} // namespace
 
 c10::Stream default_stream(c10::DeviceIndex device) { return c10::Stream(c10::Stream::DEFAULT, neuron_device(device)); }
 
@@ -53,4 +53,4 @@ void hold_stream_until(c10::Stream stream, double time) {
   now = std::max(now, time);
 }
 
-}  // namespace neuron
+} // namespace neuron

@@ -8,8 +8,8 @@ namespace neuron {
 // identity and a place in simulated time. Stream 0 of a device is its default stream.
 c10::Stream default_stream(c10::DeviceIndex device);
 c10::Stream new_stream(c10::DeviceIndex device);
-c10::Stream current_stream(c10::DeviceIndex device);  // of the calling thread
-c10::Stream exchange_stream(c10::Stream stream);      // returns the previous one
+c10::Stream current_stream(c10::DeviceIndex device); // of the calling thread
+c10::Stream exchange_stream(c10::Stream stream); // returns the previous one
 
 // Simulated seconds since the process started using the device; never mixed with time measured on the host.
 double stream_time(c10::Stream stream);
@@ -21,4 +21,4 @@ struct Event {
   double time = 0;
 };
 
-}  // namespace neuron
+} // namespace neuron

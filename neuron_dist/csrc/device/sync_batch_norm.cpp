@@ -36,14 +36,8 @@ std::tuple<Tensor, Tensor> stats(const Tensor& input, double eps) {
 
 // mean and invstd are [ranks, C], counts [ranks]: the statistics of all ranks together.
 std::tuple<Tensor, Tensor> gather_stats_with_counts(
-    const Tensor& input,
-    const Tensor& mean,
-    const Tensor& invstd,
-    const MaybeTensor& running_mean,
-    const MaybeTensor& running_var,
-    double momentum,
-    double eps,
-    const Tensor& counts) {
+    const Tensor& input, const Tensor& mean, const Tensor& invstd, const MaybeTensor& running_mean,
+    const MaybeTensor& running_var, double momentum, double eps, const Tensor& counts) {
   const Tensor weights = counts.to(mean.scalar_type()).view({-1, 1});
   const Tensor count = weights.sum();
   const Tensor all_mean = (mean * weights).sum(0) / count;
@@ -55,11 +49,7 @@ std::tuple<Tensor, Tensor> gather_stats_with_counts(
 }
 
 Tensor elemt(
-    const Tensor& input,
-    const MaybeTensor& weight,
-    const MaybeTensor& bias,
-    const Tensor& mean,
-    const Tensor& invstd,
+    const Tensor& input, const MaybeTensor& weight, const MaybeTensor& bias, const Tensor& mean, const Tensor& invstd,
     double) {
   const Tensor scale = given(weight) ? invstd * *weight : invstd;
   Tensor output = (input - per_channel(mean, input)) * per_channel(scale, input);
@@ -69,14 +59,8 @@ Tensor elemt(
 
 // Sums over this rank: of dy, of dy * (x - mean), and the gradients of weight and bias.
 std::tuple<Tensor, Tensor, Tensor, Tensor> backward_reduce(
-    const Tensor& grad_out,
-    const Tensor& input,
-    const Tensor& mean,
-    const Tensor& invstd,
-    const MaybeTensor& weight,
-    bool input_g,
-    bool weight_g,
-    bool bias_g) {
+    const Tensor& grad_out, const Tensor& input, const Tensor& mean, const Tensor& invstd, const MaybeTensor& weight,
+    bool input_g, bool weight_g, bool bias_g) {
   const Tensor dy = grad_out.to(statistics_type(input));
   Tensor sum_dy = dy.sum(reduced_dims(input));
   Tensor sum_dy_xmu = (dy * (input - per_channel(mean, input))).sum(reduced_dims(input));
@@ -88,14 +72,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> backward_reduce(
 
 // The sums and counts are of all ranks.
 Tensor backward_elemt(
-    const Tensor& grad_out,
-    const Tensor& input,
-    const Tensor& mean,
-    const Tensor& invstd,
-    const MaybeTensor& weight,
-    const Tensor& sum_dy,
-    const Tensor& sum_dy_xmu,
-    const Tensor& counts) {
+    const Tensor& grad_out, const Tensor& input, const Tensor& mean, const Tensor& invstd, const MaybeTensor& weight,
+    const Tensor& sum_dy, const Tensor& sum_dy_xmu, const Tensor& counts) {
   const Tensor count = counts.sum().to(mean.scalar_type());
   const Tensor scale = given(weight) ? invstd * *weight : invstd;
   const Tensor projected =
@@ -112,6 +90,6 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("batch_norm_backward_elemt", &backward_elemt);
 }
 
-}  // namespace
+} // namespace
 
-}  // namespace neuron
+} // namespace neuron

@@ -18,4 +18,4 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("view_as_complex", &at::native::view_as_complex);
 }
 
-}  // namespace neuron
+} // namespace neuron
