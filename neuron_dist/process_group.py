@@ -7,6 +7,7 @@ import torch.distributed as dist
 
 from neuron_dist import _C
 from neuron_dist._C import ProcessGroupNeuron
+from neuron_dist.device.runtime import _lazy_init
 
 Options = ProcessGroupNeuron.Options
 
@@ -25,6 +26,7 @@ def register_backend() -> None:
 
 
 def _create(request: "dist.distributed_c10d._DistributedBackendOptions", options: Options | None) -> ProcessGroupNeuron:
+    _lazy_init()  # the device that is current now is where the group works
     chosen = Options(request.timeout) if options is None else options
     chosen.group_name = request.group_id
     chosen.global_ranks_in_group = request.global_ranks_in_group or list(range(request.group_size))

@@ -35,7 +35,17 @@ GRACE = 10.0  # seconds that the other ranks have to end once one has failed
 _PR_SET_PDEATHSIG = 1
 
 _context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(["torch", "torch.nn.parallel.distributed", "numpy", "pytest"])
+_context.set_forkserver_preload(
+    [
+        "torch.distributed.checkpoint.state_dict",
+        "torch.distributed.fsdp",
+        "torch.distributed.pipelining",
+        "torch.distributed.tensor.parallel",
+        "torch.nn.parallel.distributed",
+        "numpy",
+        "pytest",
+    ]
+)
 
 
 class RanksFailed(AssertionError):

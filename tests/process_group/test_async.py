@@ -48,6 +48,30 @@ def test_futures_yield_the_list_of_tensors():
     run(2, futures)
 
 
+def collectives_in_callbacks(rank, world_size):
+    def sum_again(done):
+        again = dist.all_reduce(done.value()[0] + rank, async_op=True).get_future().wait()[0]
+        dist.all_reduce(again)
+        return again
+
+    ranks = sum(range(world_size))
+    futures = []
+    for size in (
+        10,
+        40_000,
+        7,
+        90_000,
+    ):  # that differ, so that another order raises
+        work = dist.all_reduce(torch.ones(size, device="neuron"), async_op=True)
+        futures.append(work.get_future().then(sum_again).then(lambda done: done.value() * 2))
+    for future in futures:
+        assert future.wait().unique().tolist() == [2.0 * world_size * (world_size**2 + ranks)]
+
+
+def test_callbacks_may_call_collectives_and_wait_for_them():
+    run(4, collectives_in_callbacks, timeout=20)
+
+
 def coalesced(rank, world_size):
     tensors = [torch.full((size,), 1.0, device="neuron") for size in (3, 50_000, 0)]
     with dist._coalescing_manager(device=torch.device("neuron", rank), async_ops=True) as manager:

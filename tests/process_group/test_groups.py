@@ -111,6 +111,15 @@ def default_backend(rank, world_size):
     assert total(None, rank) == 1  # torch then maps the accelerator only, no CPU tensors
 
 
+def device_of_a_rank(rank, world_size):
+    assert torch.neuron.current_device() == rank
+    assert torch.empty(0, device="neuron").device.index == rank
+
+
+def test_group_made_before_the_device_is_used():
+    run(2, device_of_a_rank)
+
+
 def test_without_naming_a_backend():
     run(2, default_backend, backend=None)
 

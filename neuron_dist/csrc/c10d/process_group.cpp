@@ -101,8 +101,9 @@ WorkPtr ProcessGroupNeuron::start(const Request& request, const Tensors& inputs,
 
 WorkPtr ProcessGroupNeuron::run(
     const Request& request, std::vector<TensorCollective> collectives, const Tensors& inputs, Tensors outputs) {
+  run_callbacks_first();
   auto work = c10::make_intrusive<Work>(
-      rank_, request.type, ++sequence_number_, request.title, inputs, std::move(outputs), stream_);
+      rank_, request.type, ++sequence_number_, request.title, inputs, std::move(outputs), stream_, followed_);
   auto task = [this, work, ready = stream_time(current_stream(device_)), timeout = request.timeout,
                collectives = std::move(collectives)]() mutable {
     try {
@@ -119,6 +120,14 @@ WorkPtr ProcessGroupNeuron::run(
     worker_.run_here_if_idle(std::move(task));
   }
   return issued(work);
+}
+
+// Callbacks may call collectives of this group. Every rank must take those before the calls that its program makes later,
+// so these wait, as they do on a device whose futures are ready when their call returns.
+void ProcessGroupNeuron::run_callbacks_first() {
+  if (worker_.inside_task() || !followed_->exchange(false)) return;
+  const WithoutGil released;
+  worker_.drain();
 }
 
 void ProcessGroupNeuron::report_invalid(const std::string& why) {
@@ -353,7 +362,7 @@ WorkPtr ProcessGroupNeuron::send(Tensors& tensors, int to, int tag) {
   const at::Tensor& tensor = single(tensors, "send");
   check_peer(to, "send to");
   auto work = c10::make_intrusive<Work>(
-      rank_, OpType::SEND, sequence_number_.load(), "neuron:send", tensors, tensors, stream_);
+      rank_, OpType::SEND, sequence_number_.load(), "neuron:send", tensors, tensors, stream_, followed_);
   auto lent = lend(tensor, PointToPoint::is_large(tensor.nbytes()), /*filled=*/true);
   transfers_->send(
       {to, tag, tensor.scalar_type(), buffer_of(lent), stream_time(current_stream(device_)),
@@ -373,7 +382,7 @@ WorkPtr ProcessGroupNeuron::recvAnysource(Tensors& tensors, int tag) {
 
 WorkPtr ProcessGroupNeuron::receive(OpType type, const char* title, Tensors& tensors, int from, int tag) {
   const at::Tensor& tensor = single(tensors, "recv");
-  auto work = c10::make_intrusive<Work>(rank_, type, sequence_number_.load(), title, tensors, tensors, stream_);
+  auto work = c10::make_intrusive<Work>(rank_, type, sequence_number_.load(), title, tensors, tensors, stream_, followed_);
   auto lent = lend(tensor, /*in_hbm=*/false, /*filled=*/false);
   transfers_->receive(
       {from, tag, tensor.scalar_type(), buffer_of(lent), stream_time(current_stream(device_)),

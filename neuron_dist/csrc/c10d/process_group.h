@@ -100,6 +100,7 @@ class ProcessGroupNeuron : public c10d::Backend {
   WorkPtr start(const Request& request, const Tensors& inputs, Tensors outputs, Build build);
   WorkPtr run(
       const Request& request, std::vector<TensorCollective> collectives, const Tensors& inputs, Tensors outputs);
+  void run_callbacks_first();
   void report_invalid(const std::string& why);
   TensorCollective gathering(const at::Tensor& output, const at::Tensor& input) const;
   TensorCollective scattering(
@@ -117,6 +118,7 @@ class ProcessGroupNeuron : public c10d::Backend {
   Worker worker_;
   std::atomic<uint64_t> sequence_number_{0};
   std::atomic<bool> failed_{false};
+  std::shared_ptr<std::atomic<bool>> followed_ = std::make_shared<std::atomic<bool>>(false); // see Work
   bool coalescing_ = false;
   std::vector<WorkPtr> coalesced_;
   std::map<std::string, std::optional<c10::weak_intrusive_ptr<c10d::Backend>>> splits_; // by group name

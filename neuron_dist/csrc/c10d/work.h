@@ -1,5 +1,8 @@
 #pragma once
 
+#include <atomic>
+#include <memory>
+
 #include <c10/core/Stream.h>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
@@ -10,11 +13,13 @@ using FuturePtr = c10::intrusive_ptr<c10::ivalue::Future>;
 // One operation under way: a collective, several coalesced ones, or a transfer.
 class Work : public c10d::Work {
  public:
-  // `outputs` are the tensors that the future yields, as a list.
-  // In simulated time the operation runs on `stream`; whoever waits has its own stream held until its end.
+  // `outputs` are the tensors that the future yields, as a list. In simulated time the operation runs on `stream`;
+  // whoever waits has its own stream held until its end. `followed`, the group's, is set when Python gets a future
+  // before the operation has ended: it may attach callbacks that call collectives.
   Work(
       int rank, c10d::OpType type, uint64_t sequence_number, const char* title,
-      const std::vector<at::Tensor>& inputs, std::vector<at::Tensor> outputs, c10::Stream stream);
+      const std::vector<at::Tensor>& inputs, std::vector<at::Tensor> outputs, c10::Stream stream,
+      std::shared_ptr<std::atomic<bool>> followed);
 
   std::vector<at::Tensor> result() override { return outputs_; }
   FuturePtr getFuture() override;
@@ -35,6 +40,7 @@ class Work : public c10d::Work {
   FuturePtr future_; // made when asked for
   int source_ = -1;
   c10::Stream stream_;
+  std::shared_ptr<std::atomic<bool>> followed_;
   double end_ = 0; // simulated seconds
 };
 

@@ -7,18 +7,23 @@
 namespace neuron {
 
 void Worker::submit(Task task) {
+  if (inside_task()) return task();
   std::lock_guard lock(mutex_);
   enqueue(std::move(task));
 }
 
 bool Worker::run_here_if_idle(const Task& task) {
+  if (inside_task()) {
+    task();
+    return true;
+  }
   {
     std::lock_guard lock(mutex_);
     if (busy_ || !queue_.empty()) {
       enqueue(task);
       return false;
     }
-    busy_ = true;
+    started();
   }
   task();
   finished();
@@ -26,6 +31,7 @@ bool Worker::run_here_if_idle(const Task& task) {
 }
 
 void Worker::drain() {
+  if (inside_task()) return;
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return queue_.empty() && !busy_; });
 }
@@ -61,7 +67,7 @@ void Worker::run() {
       if (queue_.empty()) return;
       task = std::move(queue_.front());
       queue_.pop_front();
-      busy_ = true;
+      started();
     }
     task();
     task = nullptr; // its tensors go before anyone who drains goes on
@@ -69,9 +75,15 @@ void Worker::run() {
   }
 }
 
+void Worker::started() {
+  busy_ = true;
+  runner_ = std::this_thread::get_id();
+}
+
 void Worker::finished() {
   std::lock_guard lock(mutex_);
   busy_ = false;
+  runner_ = std::thread::id();
   changed_.notify_all();
 }
 
