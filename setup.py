@@ -12,7 +12,7 @@ FOLDERS = {
     "neuron_dist.collectives": "collectives",
     "neuron_dist.launcher": "launcher",
 }
-WARNINGS = ["-Wall", "-Wextra", "-Wno-unused-parameter", "-Wno-maybe-uninitialized"]
+WARNINGS = ["-Wall", "-Wextra", "-Wno-unused-parameter", "-Wno-maybe-uninitialized", "-Wno-interference-size"]
 
 
 def native_files(pattern: str) -> list[str]:

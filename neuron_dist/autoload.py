@@ -17,7 +17,7 @@ class _StepAside(Exception):
 
 
 def autoload() -> None:
-    """Register the device module and the backend. Never raises: an exception here would break `import torch`."""
+    """Register the device module and the backend. Never raises: that would break `import torch`."""
     try:
         _check_free()
         _check_native_module()
@@ -59,7 +59,8 @@ def _check_native_module() -> None:
         ) from error
     if _C.built_for_torch != torch.__version__:
         raise _StepAside(
-            f"its native module was built for torch {_C.built_for_torch}, not {torch.__version__}. Rebuild it: {REBUILD}"
+            f"its native module was built for torch {_C.built_for_torch}, not {torch.__version__}. "
+            f"Rebuild it: {REBUILD}"
         )
 
 

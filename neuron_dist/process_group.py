@@ -5,6 +5,7 @@ import weakref
 
 import torch.distributed as dist
 
+from neuron_dist import _C
 from neuron_dist._C import ProcessGroupNeuron
 from neuron_dist.device.runtime import _lazy_init
 
@@ -15,6 +16,7 @@ _groups: "weakref.WeakSet[ProcessGroupNeuron]" = weakref.WeakSet()
 
 def register_backend() -> None:
     """Make ``init_process_group("neuron")`` work. One backend object serves a group's neuron and CPU tensors."""
+    _C.set_planner_factory(_make_planner)
     dist.Backend.register_backend("neuron", _create, extended_api=True, devices=["neuron", "cpu"])
     # torch checks, for `new_group(backend="gloo")` beside a bound device, that gloo knows the device too.
     for backend in ("gloo", "fake"):
@@ -31,6 +33,12 @@ def _create(request: "dist.distributed_c10d._DistributedBackendOptions", options
     group = ProcessGroupNeuron(request.store, request.group_rank, request.group_size, chosen)
     _groups.add(group)
     return group
+
+
+def _make_planner(options: Options, ranks: list[int]) -> object:
+    from neuron_dist.planner import make_planner  # when a group is made: `import torch` does not wait for it
+
+    return make_planner(options, ranks)
 
 
 @atexit.register

@@ -60,6 +60,8 @@ __all__ = [
     "Event",
     "Stream",
     "StreamContext",
+    "_is_in_bad_fork",
+    "_lazy_init",
     "current_device",
     "current_stream",
     "default_stream",

@@ -1,4 +1,4 @@
-"""Memory of the devices. The figures are torch's own (``torch.accelerator``), kept by the caching allocator."""
+"""Memory of the devices. The figures are ``torch.accelerator``'s, kept by the caching allocator."""
 
 from collections import OrderedDict
 from typing import Any
@@ -12,7 +12,7 @@ Device = torch.types.Device
 
 
 def memory_stats(device: Device = None) -> "OrderedDict[str, Any]":
-    """All statistics of a device's allocator, under CUDA's names ("allocated_bytes.all.peak", "num_ooms", ...)."""
+    """All statistics of a device's allocator, by CUDA's names ("allocated_bytes.all.peak", "num_ooms")."""
     _lazy_init()
     return torch.accelerator.memory_stats(device_index(device))
 
@@ -92,7 +92,8 @@ def memory_summary(device: Device = None, abbreviated: bool = False) -> str:
         form = _readable if metric.endswith("bytes") else str
         for pool, suffix in pools.items():
             current, peak, allocated, freed = (
-                form(stats.get(f"{metric}.{pool}.{kind}", 0)) for kind in ("current", "peak", "allocated", "freed")
+                form(stats.get(f"{metric}.{pool}.{kind}", 0))
+                for kind in ("current", "peak", "allocated", "freed")
             )
             lines.append(f"{label + suffix:32}{current:>14}{peak:>14}{allocated:>16}{freed:>16}")
     return "\n".join(lines)

@@ -24,7 +24,9 @@ def get_device_properties(device: "torch.types.Device" = None) -> DeviceProperti
     visible = cores.visible_cores()
     if not 0 <= index < len(visible):
         raise ValueError(f"neuron:{index} does not exist: this process sees {len(visible)} devices")
-    return DeviceProperties(get_device_name(index), visible[index], torch.accelerator.get_memory_info(index)[1])
+    return DeviceProperties(
+        get_device_name(index), visible[index], torch.accelerator.get_memory_info(index)[1]
+    )
 
 
 def get_device_name(device: "torch.types.Device" = None) -> str:

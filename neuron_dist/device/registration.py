@@ -4,6 +4,10 @@ import importlib
 import sys
 
 import torch
+from torch.utils.backend_registration import (
+    generate_methods_for_privateuse1_backend,
+    rename_privateuse1_backend,
+)
 
 from neuron_dist.device import runtime
 
@@ -13,9 +17,9 @@ def register_device() -> None:
     runtime.configure()
     if torch._C._get_privateuse1_backend_name() == "neuron":
         return
-    torch.utils.rename_privateuse1_backend("neuron")
+    rename_privateuse1_backend("neuron")
     torch._register_device_module("neuron", sys.modules["neuron_dist.device"])
-    torch.utils.generate_methods_for_privateuse1_backend(
+    generate_methods_for_privateuse1_backend(
         for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=True
     )
     importlib.import_module("neuron_dist.device")

@@ -8,14 +8,16 @@ import torch
 from neuron_dist import _C, cores
 
 _initialized = False
-_configured: tuple[str | None, ...] | None = None  # the environment that the devices were last configured from
+_configured: tuple[str | None, ...] | None = (
+    None  # the environment that the devices were last configured from
+)
 _error: str | None = None  # what is wrong with it
 
 _VARIABLES = ("NEURON_RT_VISIBLE_CORES", "NEURON_RT_NUM_CORES", "NEURON_SIM_HBM", "LOCAL_RANK")
 
 
 def configure() -> None:
-    """Set up the devices as the environment asks. A bad value is kept for the first use of the device to raise."""
+    """Set up the devices as the environment asks. What is wrong with it, the first use of a device raises."""
     global _configured, _error
     environment = tuple(os.environ.get(name) for name in _VARIABLES)
     if _initialized or environment == _configured:
@@ -91,7 +93,7 @@ def synchronize(device: "torch.types.Device" = None) -> None:
 
 
 def device_index(device: "torch.types.Device") -> int:
-    """Index of ``None`` (the current device), an int, "neuron:1" or a torch.device. Raises ValueError for others."""
+    """Index of ``None`` (the current device), an int, "neuron:1" or a torch.device; else ValueError."""
     if device is None:
         return current_device()
     if isinstance(device, int):

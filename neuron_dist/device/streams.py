@@ -1,4 +1,4 @@
-"""Streams and events of the device. Kernels run at once on the host; streams order work and carry simulated time."""
+"""Streams and events: kernels run at once on the host, streams order work and carry simulated time."""
 
 from typing import Any
 
@@ -8,23 +8,40 @@ from neuron_dist import _C
 from neuron_dist.device.runtime import _lazy_init, device_index
 
 
-class Stream(torch.Stream):
-    """A queue of work on one device. ``torch.Stream`` does the work; this fixes the device type."""
+class _OfDevice(type):
+    """torch's C++ takes no subclass of ``torch.Event`` for an event. So the classes here make plain torch
+    objects of the device, and count every such object as an instance."""
 
-    def __new__(cls, device: Any = None, priority: int = 0, **ids: int) -> "Stream":
+    base: Any
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, cls.base) and instance.device.type == "neuron"
+
+
+class Stream(metaclass=_OfDevice):
+    """A ``torch.Stream``: a queue of work on one device."""
+
+    base = torch.Stream
+
+    def __new__(cls, device: Any = None, priority: int = 0, **ids: int) -> torch.Stream:  # type: ignore[misc]
         _lazy_init()
         if ids:  # an existing stream, by stream_id, device_index and device_type
-            return super().__new__(cls, **ids)
-        return super().__new__(cls, device=torch.device("neuron", device_index(device)), priority=priority)
+            return torch.Stream(**ids)
+        return torch.Stream(device=torch.device("neuron", device_index(device)), priority=priority)
 
 
-class Event(torch.Event):
-    """A point in a stream. With ``enable_timing``, ``elapsed_time`` gives the simulated milliseconds between two."""
+class Event(metaclass=_OfDevice):
+    """A ``torch.Event``: a point in a stream. With ``enable_timing``, ``elapsed_time`` gives the simulated
+    milliseconds between two."""
 
-    def __new__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> "Event":
+    base = torch.Event
+
+    def __new__(  # type: ignore[misc]
+        cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False
+    ) -> torch.Event:
         _lazy_init()
-        return super().__new__(
-            cls, device="neuron", enable_timing=enable_timing, blocking=blocking, interprocess=interprocess
+        return torch.Event(
+            device="neuron", enable_timing=enable_timing, blocking=blocking, interprocess=interprocess
         )
 
 

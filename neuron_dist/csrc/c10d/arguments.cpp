@@ -7,8 +7,6 @@
 
 namespace neuron {
 
-namespace {
-
 Reduction reduction_of(const c10d::ReduceOp& op) {
   switch (op.op_) {
     case c10d::ReduceOp::SUM:
@@ -23,8 +21,6 @@ Reduction reduction_of(const c10d::ReduceOp& op) {
     default: TORCH_CHECK_VALUE(false, "unknown reduction ", static_cast<int>(op.op_));
   }
 }
-
-} // namespace
 
 const at::Tensor& single(const std::vector<at::Tensor>& tensors, const char* what) {
   TORCH_CHECK_VALUE(tensors.size() == 1, "expected a single ", what, " tensor, got ", tensors.size());

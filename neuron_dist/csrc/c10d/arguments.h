@@ -28,6 +28,7 @@ std::vector<Segments> wholes(const std::vector<at::Tensor>& tensors);
 Segments equal_parts(const at::Tensor& tensor, int size, const char* what);
 Segments row_parts(const at::Tensor& tensor, const std::vector<int64_t>& splits, int size, const char* what);
 
+Reduction reduction_of(const c10d::ReduceOp& op);
 // Fills in the reduction and the factor of PREMUL_SUM.
 void set_reduction(TensorCollective& collective, const c10d::ReduceOp& op);
 

@@ -10,6 +10,11 @@ inline constexpr const char* kBackendName = "neuron";
 struct Options : c10d::Backend::Options {
   explicit Options(std::chrono::milliseconds timeout = kBackendDefaultTimeout)
       : c10d::Backend::Options(kBackendName, timeout) {}
+
+  // Empty: as the environment says, or the default.
+  std::string topology; // a name, file or inline spec
+  std::string algorithm; // a selection string
+  std::string reduction; // "schedule" or "exact"
 };
 
 } // namespace neuron

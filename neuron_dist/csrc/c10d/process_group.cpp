@@ -8,6 +8,8 @@
 
 #include "csrc/c10d/arguments.h"
 #include "csrc/c10d/gil.h"
+#include "csrc/c10d/planner.h"
+#include "csrc/device/stream.h"
 
 namespace neuron {
 
@@ -73,10 +75,14 @@ ProcessGroupNeuron::ProcessGroupNeuron(
       communicator_(std::make_unique<Communicator>(
           *store, rank, global_ranks(*options_, size), options_->group_name, Deadline(options_->timeout))),
       transfers_(std::make_unique<PointToPoint>(*communicator_)),
-      worker_([device = c10::impl::VirtualGuardImpl(at::kPrivateUse1).getDevice()] {
-        c10::impl::VirtualGuardImpl(at::kPrivateUse1).setDevice(device); // copies in HBM go to this process's device
+      device_(c10::impl::VirtualGuardImpl(at::kPrivateUse1).getDevice().index()),
+      stream_(new_stream(device_)),
+      worker_([device = stream_.device()] { // copies in HBM go to this process's device
+        c10::impl::VirtualGuardImpl(at::kPrivateUse1).setDevice(device);
       }) {
   init();
+  auto choice = make_planner(options_, global_ranks(*options_, size));
+  communicator_->set_planner(std::move(choice.planner), choice.round_each_step);
 }
 
 ProcessGroupNeuron::~ProcessGroupNeuron() { leave(); }
@@ -97,11 +103,12 @@ WorkPtr ProcessGroupNeuron::run(
     const Request& request, std::vector<TensorCollective> collectives, const Tensors& inputs, Tensors outputs) {
   run_callbacks_first();
   auto work = c10::make_intrusive<Work>(
-      rank_, request.type, ++sequence_number_, request.title, inputs, std::move(outputs), followed_);
-  auto task = [this, work, timeout = request.timeout, collectives = std::move(collectives)]() mutable {
+      rank_, request.type, ++sequence_number_, request.title, inputs, std::move(outputs), stream_, followed_);
+  auto task = [this, work, ready = stream_time(current_stream(device_)), timeout = request.timeout,
+               collectives = std::move(collectives)]() mutable {
     try {
-      for (auto& collective : collectives) collective.run(*communicator_, deadline(timeout));
-      work->complete();
+      for (auto& collective : collectives) ready = collective.run(*communicator_, ready, deadline(timeout)).end;
+      work->complete(nullptr, ready);
     } catch (...) {
       failed_ = true;
       work->complete(std::current_exception());
@@ -355,11 +362,12 @@ WorkPtr ProcessGroupNeuron::send(Tensors& tensors, int to, int tag) {
   const at::Tensor& tensor = single(tensors, "send");
   check_peer(to, "send to");
   auto work = c10::make_intrusive<Work>(
-      rank_, OpType::SEND, sequence_number_.load(), "neuron:send", tensors, tensors, followed_);
+      rank_, OpType::SEND, sequence_number_.load(), "neuron:send", tensors, tensors, stream_, followed_);
   auto lent = lend(tensor, PointToPoint::is_large(tensor.nbytes()), /*filled=*/true);
   transfers_->send(
-      to, tag, tensor.scalar_type(), buffer_of(lent), deadline(c10d::kUnsetTimeout),
-      [work, lent](std::exception_ptr error, int) { work->complete(error); });
+      {to, tag, tensor.scalar_type(), buffer_of(lent), stream_time(current_stream(device_)),
+       deadline(c10d::kUnsetTimeout),
+       [work, lent](std::exception_ptr error, int, double end) { work->complete(error, end); }});
   return issued(work);
 }
 
@@ -374,14 +382,14 @@ WorkPtr ProcessGroupNeuron::recvAnysource(Tensors& tensors, int tag) {
 
 WorkPtr ProcessGroupNeuron::receive(OpType type, const char* title, Tensors& tensors, int from, int tag) {
   const at::Tensor& tensor = single(tensors, "recv");
-  auto work = c10::make_intrusive<Work>(rank_, type, sequence_number_.load(), title, tensors, tensors, followed_);
+  auto work = c10::make_intrusive<Work>(rank_, type, sequence_number_.load(), title, tensors, tensors, stream_, followed_);
   auto lent = lend(tensor, /*in_hbm=*/false, /*filled=*/false);
   transfers_->receive(
-      from, tag, tensor.scalar_type(), buffer_of(lent), deadline(c10d::kUnsetTimeout),
-      [work, tensor, lent](std::exception_ptr error, int source) {
-        if (!error) give_back(tensor, lent);
-        work->complete_receive(error, source);
-      });
+      {from, tag, tensor.scalar_type(), buffer_of(lent), stream_time(current_stream(device_)),
+       deadline(c10d::kUnsetTimeout), [work, tensor, lent](std::exception_ptr error, int source, double end) {
+         if (!error) give_back(tensor, lent);
+         work->complete_receive(error, source, end);
+       }});
   return issued(work);
 }
 
@@ -420,7 +428,9 @@ c10::intrusive_ptr<c10d::Backend> ProcessGroupNeuron::split(
   if (auto existing = known ? known->lock() : nullptr) return existing;
 
   const auto parents = global_ranks(*options_, size_);
-  auto child = c10::make_intrusive<Options>(options->timeout);
+  auto child = c10::make_intrusive<Options>(*options_);
+  child->timeout = options->timeout;
+  child->global_ranks_in_group.clear();
   child->group_name = options->group_name;
   for (const int rank : ranks) child->global_ranks_in_group.push_back(parents.at(rank));
   auto backend = c10::make_intrusive<ProcessGroupNeuron>(

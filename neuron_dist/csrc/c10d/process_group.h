@@ -113,6 +113,8 @@ class ProcessGroupNeuron : public c10d::Backend {
   c10::intrusive_ptr<Options> options_;
   std::unique_ptr<Communicator> communicator_;
   std::unique_ptr<PointToPoint> transfers_;
+  c10::DeviceIndex device_; // current when the group was made
+  c10::Stream stream_; // of its operations, in simulated time
   Worker worker_;
   std::atomic<uint64_t> sequence_number_{0};
   std::atomic<bool> failed_{false};

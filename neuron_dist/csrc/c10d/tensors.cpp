@@ -59,7 +59,7 @@ Buffer buffer_of(const at::Tensor& lent) {
   return {static_cast<char*>(lent.mutable_data_ptr()), lent.nbytes()};
 }
 
-void TensorCollective::run(Communicator& communicator, const Deadline& deadline) {
+Outcome TensorCollective::run(Communicator& communicator, double ready, const Deadline& deadline) {
   // Sizes first: they decide which buffers peers touch.
   call.inputs = sizes_of(inputs);
   call.outputs = sizes_of(outputs);
@@ -77,8 +77,9 @@ void TensorCollective::run(Communicator& communicator, const Deadline& deadline)
     lent_outputs.push_back(lend(segments.tensor, outputs_shared, /*filled=*/false));
     place(call.outputs, next, segments, lent_outputs.back());
   }
-  communicator.run(call, deadline);
+  auto outcome = communicator.run(call, ready, deadline);
   for (size_t i = 0; i < outputs.size(); ++i) give_back(outputs[i].tensor, lent_outputs[i]);
+  return outcome;
 }
 
 at::Tensor TensorCollective::scaled(const at::Tensor& tensor) const {

@@ -31,7 +31,8 @@ class TensorCollective {
   std::vector<Segments> outputs; // may hold the tensors of `inputs`
   std::optional<at::Tensor> factor; // of PREMUL_SUM: scales this rank's inputs, in their dtype
 
-  void run(Communicator& communicator, const Deadline& deadline);
+  // See Communicator::run.
+  Outcome run(Communicator& communicator, double ready, const Deadline& deadline);
 
  private:
   at::Tensor scaled(const at::Tensor& tensor) const;

@@ -3,6 +3,9 @@
 #include <algorithm>
 
 #include <ATen/core/ivalue.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include "csrc/device/stream.h"
 
 namespace neuron {
 
@@ -23,11 +26,15 @@ std::vector<c10::Device> accelerators(const std::vector<at::Tensor>& tensors) {
 
 Work::Work(
     int rank, c10d::OpType type, uint64_t sequence_number, const char* title, const std::vector<at::Tensor>& inputs,
-    std::vector<at::Tensor> outputs, std::shared_ptr<std::atomic<bool>> followed)
+    std::vector<at::Tensor> outputs, c10::Stream stream,
+    std::shared_ptr<std::atomic<bool>> followed)
     : c10d::Work(rank, type, title, inputs),
       sequence_number_(sequence_number),
       outputs_(std::move(outputs)),
+      stream_(stream),
       followed_(std::move(followed)) {}
+
+void Work::synchronize() { hold_stream_until(current_stream(stream_.device_index()), end_); }
 
 FuturePtr Work::getFuture() {
   std::unique_lock lock(mutex_);
@@ -35,34 +42,38 @@ FuturePtr Work::getFuture() {
   future_ = c10::make_intrusive<c10::ivalue::Future>(
       c10::ListType::create(c10::TensorType::get()), accelerators(outputs_));
   if (completed_) {
-    settle(*future_, outputs_, exception_);
-  } else {
+    settle(*future_);
+  } else if (PyGILState_Check()) { // given to Python; the futures of DDP's reducer get no callbacks
     *followed_ = true;
   }
   return future_;
 }
 
-void Work::complete(std::exception_ptr error) {
+void Work::complete(std::exception_ptr error, double end) {
+  end_ = end;
   finish(error);
   FuturePtr waiting;
   {
     std::lock_guard lock(mutex_);
     waiting = future_;
   }
-  if (waiting && !waiting->completed()) settle(*waiting, outputs_, error);
+  if (waiting && !waiting->completed()) settle(*waiting);
 }
 
-void Work::complete_receive(std::exception_ptr error, int source) {
+void Work::complete_receive(std::exception_ptr error, int source, double end) {
   source_ = source;
-  complete(error);
+  complete(error, end);
 }
 
-void Work::settle(c10::ivalue::Future& future, const std::vector<at::Tensor>& outputs, std::exception_ptr error) {
-  if (error) {
-    future.setError(error);
+void Work::settle(c10::ivalue::Future& future) {
+  hold_stream_until(stream_, end_);
+  const c10::Stream previous = exchange_stream(stream_); // the future's events record the current stream
+  if (exception_) {
+    future.setError(exception_);
   } else {
-    future.markCompleted(c10::IValue(outputs));
+    future.markCompleted(c10::IValue(outputs_));
   }
+  exchange_stream(previous);
 }
 
 CoalescedWork::CoalescedWork(int rank, std::vector<c10::intrusive_ptr<c10d::Work>> works)

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <memory>
 
+#include <c10/core/Stream.h>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
 namespace neuron {
@@ -12,11 +13,12 @@ using FuturePtr = c10::intrusive_ptr<c10::ivalue::Future>;
 // One operation under way: a collective, several coalesced ones, or a transfer.
 class Work : public c10d::Work {
  public:
-  // `outputs` are the tensors that the future yields, as a list. `followed`, the group's, is set when a future is
-  // given out before the operation has ended.
+  // `outputs` are the tensors that the future yields, as a list. In simulated time the operation runs on `stream`;
+  // whoever waits has its own stream held until its end. `followed`, the group's, is set when Python gets a future
+  // before the operation has ended: it may attach callbacks that call collectives.
   Work(
       int rank, c10d::OpType type, uint64_t sequence_number, const char* title,
-      const std::vector<at::Tensor>& inputs, std::vector<at::Tensor> outputs,
+      const std::vector<at::Tensor>& inputs, std::vector<at::Tensor> outputs, c10::Stream stream,
       std::shared_ptr<std::atomic<bool>> followed);
 
   std::vector<at::Tensor> result() override { return outputs_; }
@@ -24,18 +26,22 @@ class Work : public c10d::Work {
   uint64_t getSequencenumber() const override { return sequence_number_; }
   int sourceRank() const override { return source_; }
 
-  // Ends the operation, once. Callbacks on the future run on this thread.
-  void complete(std::exception_ptr error = nullptr);
-  void complete_receive(std::exception_ptr error, int source);
+  void synchronize() override;
+
+  // Ends the operation, once, at the simulated time `end`. Callbacks on the future run on this thread.
+  void complete(std::exception_ptr error, double end = 0);
+  void complete_receive(std::exception_ptr error, int source, double end);
 
  private:
-  static void settle(c10::ivalue::Future& future, const std::vector<at::Tensor>& outputs, std::exception_ptr error);
+  void settle(c10::ivalue::Future& future);
 
   uint64_t sequence_number_;
   std::vector<at::Tensor> outputs_;
-  std::shared_ptr<std::atomic<bool>> followed_;
   FuturePtr future_; // made when asked for
   int source_ = -1;
+  c10::Stream stream_;
+  std::shared_ptr<std::atomic<bool>> followed_;
+  double end_ = 0; // simulated seconds
 };
 
 // Works that were issued between startCoalescing and endCoalescing, as one.

@@ -30,14 +30,10 @@ struct OpenImpl : TensorImpl {
     keys = DispatchKeySet(DispatchKeySet::RAW, kept | (to_cpu ? kCpuKeys : kNeuronKeys));
     impl->*(&OpenImpl::device_opt_) = device;
   }
-  static void set_storage(TensorImpl* impl, c10::Storage storage) {
-    impl->*(&OpenImpl::storage_) = std::move(storage);
-  }
+  static void set_storage(TensorImpl* impl, c10::Storage storage) { impl->*(&OpenImpl::storage_) = std::move(storage); }
 };
 
-void release_storage(void* storage) {
-  c10::raw::intrusive_ptr::decref(static_cast<c10::StorageImpl*>(storage));
-}
+void release_storage(void* storage) { c10::raw::intrusive_ptr::decref(static_cast<c10::StorageImpl*>(storage)); }
 
 // Holds the neuron storage for as long as the alias lives, so that a kernel may keep it.
 c10::Storage make_alias(const c10::Storage& storage) {

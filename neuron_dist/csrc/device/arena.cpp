@@ -82,13 +82,13 @@ Arena::Arena() {
   fd_ = memfd_create("neuron-hbm", MFD_CLOEXEC);
   TORCH_CHECK(fd_ >= 0, "cannot create the memory of the neuron devices: memfd_create: ", std::strerror(errno));
   TORCH_CHECK(
-      ftruncate(fd_, static_cast<off_t>(bytes)) == 0,
-      "cannot size the memory of the neuron devices to ", bytes, " bytes: ftruncate: ", std::strerror(errno));
+      ftruncate(fd_, static_cast<off_t>(bytes)) == 0, "cannot size the memory of the neuron devices to ", bytes,
+      " bytes: ftruncate: ", std::strerror(errno));
   void* base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd_, 0);
   TORCH_CHECK(
-      base != MAP_FAILED,
-      "cannot map the memory of the neuron devices (", bytes, " bytes of address space): mmap: ",
-      std::strerror(errno), ". Fewer devices (NEURON_RT_NUM_CORES) or less HBM each (NEURON_SIM_HBM) need less.");
+      base != MAP_FAILED, "cannot map the memory of the neuron devices (", bytes,
+      " bytes of address space): mmap: ", std::strerror(errno),
+      ". Fewer devices (NEURON_RT_NUM_CORES) or less HBM each (NEURON_SIM_HBM) need less.");
   madvise(base, bytes, MADV_HUGEPAGE); // only where the kernel gives huge pages to shared memory on request
   madvise(base, bytes, MADV_DONTDUMP);
   base_ = static_cast<char*>(base);
@@ -100,9 +100,7 @@ bool Arena::contains(const void* address) const noexcept {
   return offset < capacity() * static_cast<uint64_t>(device_count());
 }
 
-int Arena::device_of(const void* address) const noexcept {
-  return static_cast<int>(offset_of(address) / capacity());
-}
+int Arena::device_of(const void* address) const noexcept { return static_cast<int>(offset_of(address) / capacity()); }
 
 uint64_t Arena::offset_of(const void* address) const noexcept {
   return static_cast<uint64_t>(static_cast<const char*>(address) - base_);
@@ -111,9 +109,8 @@ uint64_t Arena::offset_of(const void* address) const noexcept {
 void Arena::commit(void* address, size_t bytes) const {
   const size_t available = std::min(host_available(), cgroup_available());
   TORCH_CHECK_WITH(
-      OutOfMemoryError,
-      available >= kHostReserve && bytes <= available - kHostReserve,
-      "the host has ", available >> 20, " MiB of memory left, too little to back ", bytes >> 20,
+      OutOfMemoryError, available >= kHostReserve && bytes <= available - kHostReserve, "the host has ",
+      available >> 20, " MiB of memory left, too little to back ", bytes >> 20,
       " MiB more of neuron:", device_of(address), "'s HBM. Run fewer processes or a smaller model on this host.");
   // Populating maps the pages at once, about twice as fast as faulting them in one by one; kernels before 5.14 have
   // only fallocate, which backs the file but leaves the faults.
@@ -126,8 +123,8 @@ void Arena::commit(void* address, size_t bytes) const {
   }
   release(address, bytes);
   TORCH_CHECK_WITH(
-      OutOfMemoryError, false, "the host cannot back ", bytes, " bytes of neuron:", device_of(address), "'s HBM: ",
-      std::strerror(error));
+      OutOfMemoryError, false, "the host cannot back ", bytes, " bytes of neuron:", device_of(address),
+      "'s HBM: ", std::strerror(error));
 }
 
 void Arena::release(void* address, size_t bytes) const {

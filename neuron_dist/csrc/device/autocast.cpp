@@ -8,8 +8,7 @@ namespace {
 
 using at::IntArrayRef, at::Scalar, at::ScalarType, at::Tensor; // torch's macros name them so
 
-Tensor refuse_binary_cross_entropy(
-    const Tensor&, const Tensor&, const std::optional<Tensor>&, int64_t) {
+Tensor refuse_binary_cross_entropy(const Tensor&, const Tensor&, const std::optional<Tensor>&, int64_t) {
   TORCH_CHECK(
       false,
       "torch.nn.functional.binary_cross_entropy and torch.nn.BCELoss are unsafe to autocast: use "

@@ -20,10 +20,9 @@ void bind_device(pybind11::module_& module) {
   module.def("default_stream", [](int device) { return default_stream(static_cast<c10::DeviceIndex>(device)); });
   module.def("is_in_bad_fork", &in_bad_fork);
   module.def("check_not_forked", &check_not_forked);
-  module.def(
-      "set_memory_fraction", [](int device, double fraction) {
-        heap(static_cast<c10::DeviceIndex>(device)).set_memory_fraction(fraction);
-      });
+  module.def("set_memory_fraction", [](int device, double fraction) {
+    heap(static_cast<c10::DeviceIndex>(device)).set_memory_fraction(fraction);
+  });
 }
 
 } // namespace neuron

@@ -26,8 +26,8 @@ at::Tensor copy_from_and_resize(const at::Tensor& self, const at::Tensor& dst) {
 
 void record_stream(at::Tensor& self, c10::Stream stream) {
   TORCH_CHECK(
-      stream.device_type() == c10::DeviceType::PrivateUse1, "record_stream of a neuron tensor needs a neuron stream, not ",
-      stream);
+      stream.device_type() == c10::DeviceType::PrivateUse1,
+      "record_stream of a neuron tensor needs a neuron stream, not ", stream);
 }
 
 // A parameter stays the same object when module.to() moves it between host and device.
@@ -46,8 +46,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_has_compatible_shallow_copy_type", &has_compatible_shallow_copy_type);
 }
 
-// A copy between tensors of which one is lazily conjugated or negated is the CPU kernel's to resolve; torch's own answer,
-// a clone first, would come back here.
+// A copy between tensors of which one is lazily conjugated or negated is the CPU kernel's to resolve; torch's own
+// answer, a clone first, would come back here.
 TORCH_LIBRARY_IMPL(aten, Conjugate, m) { m.impl("_copy_from", torch::CppFunction::makeFallthrough()); }
 TORCH_LIBRARY_IMPL(aten, Negative, m) { m.impl("_copy_from", torch::CppFunction::makeFallthrough()); }
 

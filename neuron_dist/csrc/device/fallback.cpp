@@ -22,8 +22,8 @@ namespace {
 
 // Operators whose tensors may lie on the host beside a neuron `self`, as CUDA's kernels accept them.
 constexpr std::array<std::string_view, 6> kTakesHostTensors{
-    "aten::index",         "aten::index_put_",          "aten::_index_put_impl_",
-    "aten::_unsafe_index", "aten::_unsafe_index_put",   "aten::_pack_padded_sequence"};
+    "aten::index",         "aten::index_put_",        "aten::_index_put_impl_",
+    "aten::_unsafe_index", "aten::_unsafe_index_put", "aten::_pack_padded_sequence"};
 
 bool takes_generator(const c10::Argument& argument) {
   const auto* optional = argument.real_type()->castRaw<c10::OptionalType>();
@@ -77,8 +77,7 @@ class Call {
     if (!tensor.defined()) return tensor;
     if (tensor.device() == device_) return aliases_.alias(std::move(tensor), written);
     TORCH_CHECK(
-        !tensor.is_privateuseone() &&
-            (!tensor.is_cpu() || (tensor.dim() == 0 && !written) || takes_host_tensors()),
+        !tensor.is_privateuseone() && (!tensor.is_cpu() || (tensor.dim() == 0 && !written) || takes_host_tensors()),
         "Expected all tensors to be on the same device, but found at least two devices, ", device_, " and ",
         tensor.device(), "! (when running ", schema_.operator_name(), ")");
     return tensor;

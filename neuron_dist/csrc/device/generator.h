@@ -4,8 +4,9 @@
 
 namespace neuron {
 
-// Counter-based random numbers (Philox 4x32-10): the state is a seed and an offset, 16 bytes. Element i of a draw depends
-// on the seed and on offset + i alone, so a shard that starts at offset + k draws what the whole tensor has there.
+// Counter-based random numbers (Philox 4x32-10): the state is a seed and an offset, 16 bytes. Element i of a draw
+// depends on the seed and on offset + i alone, so a shard that starts at offset + k draws what the whole tensor has
+// there.
 class NeuronGenerator final : public c10::GeneratorImpl {
  public:
   explicit NeuronGenerator(c10::DeviceIndex device);

@@ -186,7 +186,8 @@ void Heap::release_free_segments() {
       count(stats_.segment, block->pool, -1);
       count(stats_.reserved_bytes, block->pool, -static_cast<int64_t>(block->size));
       auto range = unreserved_.emplace(block->address, block->size).first;
-      if (const auto next = std::next(range); next != unreserved_.end() && next->first == range->first + range->second) {
+      if (const auto next = std::next(range);
+          next != unreserved_.end() && next->first == range->first + range->second) {
         range->second += next->second;
         unreserved_.erase(next);
       }

@@ -42,7 +42,8 @@ struct NeuronHooks final : at::PrivateUse1HooksInterface {
   c10::Allocator* getPinnedMemoryAllocator() const override { return pinned_allocator(); }
   c10::Device getDeviceFromPtr(void* address) const override {
     TORCH_CHECK(
-        Arena::exists() && Arena::instance().contains(address), "the address ", address, " is not in the HBM of neuron");
+        Arena::exists() && Arena::instance().contains(address), "the address ", address,
+        " is not in the HBM of neuron");
     return neuron_device(static_cast<DeviceIndex>(Arena::instance().device_of(address)));
   }
 

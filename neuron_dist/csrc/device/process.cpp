@@ -21,8 +21,7 @@ bool forked = false; // written only by the single thread of a fresh child
 void on_fork_in_child() {
   if (!Arena::exists()) return;
   forked = true;
-  mprotect(
-      Arena::instance().device_base(0), Arena::capacity() * static_cast<size_t>(Arena::device_count()), PROT_READ);
+  mprotect(Arena::instance().device_base(0), Arena::capacity() * static_cast<size_t>(Arena::device_count()), PROT_READ);
 }
 
 const int fork_handler = pthread_atfork(nullptr, nullptr, on_fork_in_child);

@@ -32,8 +32,8 @@ std::tuple<Tensor, Tensor, Tensor> lstm_cell(
 
 // Gradients of the gates, of cx and, with a bias, of it.
 std::tuple<Tensor, Tensor, Tensor> lstm_cell_backward(
-    const MaybeTensor& grad_hy, const MaybeTensor& grad_cy, const Tensor& cx, const Tensor& cy,
-    const Tensor& workspace, bool has_bias) {
+    const MaybeTensor& grad_hy, const MaybeTensor& grad_cy, const Tensor& cx, const Tensor& cy, const Tensor& workspace,
+    bool has_bias) {
   if (!(grad_hy && grad_hy->defined()) && !(grad_cy && grad_cy->defined())) return {};
   const auto gates = workspace.chunk(4, 1);
   const Tensor &in = gates[0], &forget = gates[1], &cell = gates[2], &out = gates[3];
@@ -47,8 +47,8 @@ std::tuple<Tensor, Tensor, Tensor> lstm_cell_backward(
   return {dgates, dcy * forget, has_bias ? dgates.sum(0) : Tensor()};
 }
 
-// Gates are [batch, 3 * hidden] in the order reset, update, new; the workspace, [batch, 5 * hidden], holds them activated,
-// then hx, then the hidden part of the new gate.
+// Gates are [batch, 3 * hidden] in the order reset, update, new; the workspace, [batch, 5 * hidden], holds them
+// activated, then hx, then the hidden part of the new gate.
 std::tuple<Tensor, Tensor> gru_cell(
     const Tensor& input_gates, const Tensor& hidden_gates, const Tensor& hx, const MaybeTensor& input_bias,
     const MaybeTensor& hidden_bias) {

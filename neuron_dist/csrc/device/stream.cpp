@@ -18,9 +18,7 @@ thread_local std::unordered_map<c10::DeviceIndex, c10::Stream> current; // where
 
 } // namespace
 
-c10::Stream default_stream(c10::DeviceIndex device) {
-  return c10::Stream(c10::Stream::DEFAULT, neuron_device(device));
-}
+c10::Stream default_stream(c10::DeviceIndex device) { return c10::Stream(c10::Stream::DEFAULT, neuron_device(device)); }
 
 c10::Stream new_stream(c10::DeviceIndex device) {
   std::lock_guard<std::mutex> lock(mutex);

@@ -76,7 +76,8 @@ Tensor backward_elemt(
     const Tensor& sum_dy, const Tensor& sum_dy_xmu, const Tensor& counts) {
   const Tensor count = counts.sum().to(mean.scalar_type());
   const Tensor scale = given(weight) ? invstd * *weight : invstd;
-  const Tensor projected = (input - per_channel(mean, input)) * per_channel(invstd.square() * sum_dy_xmu / count, input);
+  const Tensor projected =
+      (input - per_channel(mean, input)) * per_channel(invstd.square() * sum_dy_xmu / count, input);
   return ((grad_out - per_channel(sum_dy / count, input) - projected) * per_channel(scale, input))
       .to(input.scalar_type());
 }

@@ -18,6 +18,7 @@ enum class Op : uint8_t {
   scatter,
   all_to_all,
   barrier,
+  send_recv, // between two ranks; planned as an op, run by PointToPoint
   invalid, // stands for a call that its rank found wrong before it began
 };
 

@@ -19,6 +19,15 @@ namespace {
 constexpr uint32_t kFailureWriting = 1;
 constexpr uint32_t kFailureWritten = 2;
 
+// Kinds of calls whose plans are kept; a job has some dozens. Past this all are made anew.
+constexpr size_t kMostPrepared = 4096;
+
+// How many segments make the size that nccl-tests gives a collective.
+int segments_counted(Op op, int ranks) {
+  const bool one = op == Op::all_reduce || op == Op::reduce || op == Op::broadcast || op == Op::barrier;
+  return one ? 1 : ranks;
+}
+
 SpinPolicy spin_policy(int ranks) {
   cpu_set_t cores;
   const int usable = sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
@@ -52,14 +61,28 @@ Communicator::Communicator(Meeting meeting, int rank, std::vector<uint64_t> glob
       control_(meeting.control, size_),
       spin_(spin_policy(size_)) {}
 
-void Communicator::run(const Collective& call, const Deadline& deadline) {
+void Communicator::set_planner(Planner planner, bool round_each_step) {
+  planner_ = std::move(planner);
+  round_each_step_ = round_each_step;
+}
+
+Outcome Communicator::run(const Collective& call, double ready, const Deadline& deadline) {
+  std::shared_ptr<Prepared> prepared;
+  try {
+    prepared = prepare(call);
+  } catch (const std::exception& error) { // no algorithm serves this call; the peers must not wait for us
+    run_invalid(error.what());
+    throw;
+  }
   begin_call(deadline);
-  post(call, !peers_read_inputs(call));
+  post(call, !peers_read_inputs(call), std::max(ready, last_end_), prepared->plan ? prepared->plan->seconds : 0);
   arrive();
   wait_for(control_.group().arrival, &RankState::arrived, "to start it", deadline);
   const auto mismatch = Signatures(control_, size_, call_).mismatch([this](int rank) { return rank_name(rank); });
   if (!mismatch.empty()) give_up("collective #" + std::to_string(call_) + " of " + group_label() + ": " + mismatch);
-  if (call.op == Op::barrier) return;
+  const Outcome timing = outcome(prepared->plan);
+  last_end_ = timing.end;
+  if (call.op == Op::barrier) return timing;
 
   // Nobody reads the payload areas of a call once the next has begun, so a call whose inputs all rode there ends
   // here. Otherwise peers may still be reading our inputs and writing our outputs.
@@ -67,11 +90,52 @@ void Communicator::run(const Collective& call, const Deadline& deadline) {
   BufferTable inputs(size_, size_);
   BufferTable outputs(size_, size_);
   find_buffers(call, inlined, inputs, outputs);
-  const Arithmetic arithmetic{call.dtype, call.reduction, size_, /*round_each_step=*/false};
-  execute(direct_program(call, rank_, size_, !inlined), inputs, outputs, arithmetic);
-  if (inlined) return;
+  execute(prepared->program, inputs, outputs, {call.dtype, call.reduction, size_, round_each_step_});
+  if (inlined) return timing;
   depart();
   wait_for(control_.group().departure, &RankState::departed, "to finish it", deadline);
+  return timing;
+}
+
+std::shared_ptr<Communicator::Prepared> Communicator::prepare(const Collective& call) {
+  const uint64_t even = segment_bytes(call);
+  uint64_t largest = 0;
+  for (const auto* buffers : {&call.inputs, &call.outputs}) {
+    for (const Buffer& buffer : *buffers) largest = std::max(largest, buffer.bytes);
+  }
+  const uint64_t kind = static_cast<uint64_t>(call.op) | static_cast<uint64_t>(call.reduction) << 8 |
+      static_cast<uint64_t>(static_cast<uint8_t>(call.dtype)) << 16 | (even == Descriptor::kUneven ? 1ull << 24 : 0);
+  if (prepared_.size() >= kMostPrepared) prepared_.clear();
+  auto& known = prepared_[{kind, static_cast<uint64_t>(call.root), largest}];
+  if (!known) {
+    auto made = std::make_shared<Prepared>();
+    if (planner_ && size_ > 1) made->plan = planner_({call.op, largest * segments_counted(call.op, size_), call.root});
+    known = std::move(made);
+  } else if (even != Descriptor::kUneven) {
+    return known;
+  }
+  const auto* orders = known->plan ? known->plan->orders.get() : nullptr;
+  known->program = make_program(call, orders, rank_, size_, peers_read_inputs(call));
+  return known;
+}
+
+double Communicator::transfer_seconds(int from, int to, uint64_t bytes) {
+  if (!planner_) return 0;
+  if (transfers_.size() >= kMostPrepared) transfers_.clear();
+  const auto [known, is_new] = transfers_.try_emplace({static_cast<uint64_t>(from), static_cast<uint64_t>(to), bytes});
+  if (is_new) known->second = planner_({Op::send_recv, bytes, from, to})->seconds;
+  return known->second;
+}
+
+Outcome Communicator::outcome(const std::shared_ptr<const Plan>& plan) const {
+  Outcome result{0, 0, plan};
+  double seconds = 0;
+  for (int rank = 0; rank < size_; ++rank) {
+    result.start = std::max(result.start, control_.descriptor(rank, call_).ready);
+    seconds = std::max(seconds, control_.descriptor(rank, call_).seconds);
+  }
+  result.end = result.start + seconds;
+  return result;
 }
 
 void Communicator::run_invalid(const std::string& why) {
@@ -90,13 +154,15 @@ void Communicator::begin_call(const Deadline& deadline) {
   ++call_;
 }
 
-void Communicator::post(const Collective& call, bool inlined) {
+void Communicator::post(const Collective& call, bool inlined, double ready, double seconds) {
   Descriptor& descriptor = control_.descriptor(rank_, call_);
   descriptor.op = call.op;
   descriptor.reduction = call.reduction;
   descriptor.dtype = static_cast<int8_t>(call.dtype);
   descriptor.inlined = inlined;
   descriptor.root = call.root;
+  descriptor.ready = ready;
+  descriptor.seconds = seconds;
   descriptor.segment_bytes = segment_bytes(call);
   descriptor.input_count = static_cast<uint32_t>(call.inputs.size());
   descriptor.output_count = static_cast<uint32_t>(call.outputs.size());

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <array>
 #include <atomic>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,9 +14,18 @@
 #include "csrc/fabric/deadline.h"
 #include "csrc/fabric/executor.h"
 #include "csrc/fabric/peer.h"
+#include "csrc/fabric/plan.h"
+#include "csrc/fabric/program.h"
 #include "csrc/fabric/rendezvous.h"
 
 namespace neuron {
+
+// When a collective ran in simulated time, the same on all ranks, and how.
+struct Outcome {
+  double start = 0; // seconds
+  double end = 0;
+  std::shared_ptr<const Plan> plan; // null in a group of one
+};
 
 // One rank's end of a group. A collective is: post what we call with which buffers, arrive, compare everyone's call,
 // run our program, depart. Collectives of one communicator run one at a time, in the same order on every rank.
@@ -31,8 +42,12 @@ class Communicator {
   int rank() const { return rank_; }
   int size() const { return size_; }
 
-  // Runs one collective. The buffers that peers touch must lie in the arena (see below).
-  void run(const Collective& call, const Deadline& deadline);
+  // Plans the collectives from now on; without a planner they take no time and reduce in rank order.
+  void set_planner(Planner planner, bool round_each_step);
+
+  // Runs one collective that may start at the simulated time `ready`. The buffers that peers touch must lie in the
+  // arena (see below).
+  Outcome run(const Collective& call, double ready, const Deadline& deadline);
   // In the place of a collective that this rank found invalid: tells the others why. Does not wait for them.
   void run_invalid(const std::string& why);
 
@@ -48,7 +63,8 @@ class Communicator {
   // Throws if the group is broken or this rank has left it.
   void check() const;
 
-  // For send and recv:
+  // For send and recv, which take turns:
+  double transfer_seconds(int from, int to, uint64_t bytes); // simulated
   ControlSegment& control() { return control_; }
   Peer& peer(int rank) { return *peers_[rank]; }
   const SpinPolicy& spin() const { return spin_; }
@@ -61,8 +77,16 @@ class Communicator {
  private:
   Communicator(Meeting meeting, int rank, std::vector<uint64_t> global_ranks, std::string group_name);
 
+  // A plan and this rank's program for it: the same for all calls of one kind.
+  struct Prepared {
+    std::shared_ptr<const Plan> plan;
+    Program program;
+  };
+
   void begin_call(const Deadline& deadline);
-  void post(const Collective& call, bool inlined);
+  std::shared_ptr<Prepared> prepare(const Collective& call);
+  void post(const Collective& call, bool inlined, double ready, double seconds);
+  Outcome outcome(const std::shared_ptr<const Plan>& plan) const;
   void arrive();
   void depart();
   void wait_for(Barrier& barrier, std::atomic<uint32_t> RankState::*progress, const char* what, const Deadline& deadline);
@@ -78,6 +102,11 @@ class Communicator {
   SpinPolicy spin_;
   uint32_t call_ = 0; // number of the collective under way, the same on all ranks
   uint32_t departures_ = 0; // of the calls that end with one
+  Planner planner_;
+  bool round_each_step_ = false;
+  std::map<std::array<uint64_t, 3>, std::shared_ptr<Prepared>> prepared_; // by what tells kinds of calls apart
+  std::map<std::array<uint64_t, 3>, double> transfers_; // seconds by sender, receiver, bytes
+  double last_end_ = 0; // simulated: collectives of one group follow each other
 };
 
 } // namespace neuron

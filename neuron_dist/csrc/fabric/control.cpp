@@ -31,7 +31,7 @@ constexpr size_t kGroupBytes = align(sizeof(GroupState), kPage);
 const char* name(Op op) {
   constexpr const char* kNames[] = {
       "all_reduce", "reduce", "reduce_scatter", "all_gather", "gather", "broadcast", "scatter", "all_to_all", "barrier",
-      "invalid"};
+      "send_recv", "invalid"};
   return kNames[static_cast<int>(op)];
 }
 

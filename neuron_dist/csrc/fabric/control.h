@@ -31,6 +31,8 @@ struct Descriptor {
   uint64_t segment_bytes; // of every input and output segment, or kUneven
   uint32_t input_count;
   uint32_t output_count;
+  double ready; // simulated seconds: when this rank can start
+  double seconds; // what the collective costs, as this rank sees it
   char note[160]; // why the call is invalid
 };
 
@@ -53,6 +55,8 @@ struct Message {
   uint64_t bytes;
   uint64_t offset; // in the sender's arena, unless the message is small enough for `payload`
   int8_t dtype;
+  double ready; // simulated seconds: when the sender could start
+  double end; // of a large message, told by the receiver
   alignas(64) char payload[kEagerBytes];
 };
 constexpr int kMessagesPerMailbox = 8;

@@ -26,15 +26,6 @@ PointToPoint::PointToPoint(Communicator& communicator) : communicator_(communica
 
 PointToPoint::~PointToPoint() { stop(); }
 
-void PointToPoint::send(int to, int tag, c10::ScalarType dtype, Buffer buffer, const Deadline& deadline, Done done) {
-  submit({true, to, tag, dtype, buffer, deadline, std::move(done)});
-}
-
-void PointToPoint::receive(
-    int from, int tag, c10::ScalarType dtype, Buffer buffer, const Deadline& deadline, Done done) {
-  submit({false, from, tag, dtype, buffer, deadline, std::move(done)});
-}
-
 void PointToPoint::submit(Transfer transfer) {
   Transfers ended;
   {
@@ -120,6 +111,7 @@ bool PointToPoint::advance_send(Transfer& transfer) {
           describe(transfer) + ": the receiver expects another size or dtype; see the error on " +
           communicator_.rank_name(transfer.peer));
     }
+    transfer.end = transfer.announced->end;
     transfer.announced->state.store(Message::free, std::memory_order_release);
     return true;
   }
@@ -134,6 +126,9 @@ bool PointToPoint::advance_send(Transfer& transfer) {
     message.number = transfer.number;
     message.bytes = transfer.buffer.bytes;
     message.dtype = static_cast<int8_t>(transfer.dtype);
+    message.ready = transfer.ready;
+    transfer.end = transfer.ready +
+        communicator_.transfer_seconds(communicator_.rank(), transfer.peer, transfer.buffer.bytes);
     const bool large = is_large(transfer.buffer.bytes);
     if (large) {
       message.offset = Arena::instance().offset_of(transfer.buffer.data);
@@ -192,6 +187,9 @@ void PointToPoint::take(Transfer& transfer, Message& message, int from) {
         std::to_string(message.bytes / c10::elementSize(sent_dtype)) + " elements of " + c10::toString(sent_dtype));
   }
   transfer.peer = from;
+  transfer.end = std::max(transfer.ready, message.ready) +
+      communicator_.transfer_seconds(from, communicator_.rank(), message.bytes);
+  message.end = transfer.end;
   message.state.store(
       !large  ? Message::free
           : fits ? Message::received
@@ -235,7 +233,7 @@ std::string PointToPoint::describe(const Transfer& transfer) const {
 }
 
 void PointToPoint::finish(Transfers& ended) {
-  for (auto& transfer : ended) transfer.done(transfer.error, transfer.peer);
+  for (auto& transfer : ended) transfer.done(transfer.error, transfer.peer, transfer.end);
 }
 
 } // namespace neuron

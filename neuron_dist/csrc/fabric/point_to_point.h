@@ -19,28 +19,34 @@ namespace neuron {
 class PointToPoint {
  public:
   static constexpr int kAnySource = -1;
-  // Called once, without locks held, on whichever thread ends the transfer.
-  using Done = std::function<void(std::exception_ptr error, int source)>;
+  // Called once, without locks held, on whichever thread ends the transfer; at the simulated time `end`.
+  using Done = std::function<void(std::exception_ptr error, int source, double end)>;
+
+  struct Request {
+    int peer; // or kAnySource
+    int tag;
+    c10::ScalarType dtype;
+    Buffer buffer; // of a send, in the arena if is_large; stays until `done`
+    double ready; // simulated time at which this side can start
+    Deadline deadline;
+    Done done;
+  };
 
   explicit PointToPoint(Communicator& communicator);
   ~PointToPoint();
 
-  // The buffer must lie in the arena if is_large, and stay until `done`.
   static bool is_large(uint64_t bytes) { return bytes > Message::kEagerBytes; }
-  void send(int to, int tag, c10::ScalarType dtype, Buffer buffer, const Deadline& deadline, Done done);
-  void receive(int from, int tag, c10::ScalarType dtype, Buffer buffer, const Deadline& deadline, Done done);
+  void send(Request request) { submit({std::move(request), /*is_send=*/true}); }
+  void receive(Request request) { submit({std::move(request), /*is_send=*/false}); }
   // Ends what is pending with an error. Later calls fail.
   void stop();
 
  private:
-  struct Transfer {
+  struct Transfer : Request {
+    Transfer(Request request, bool is_send) : Request(std::move(request)), is_send(is_send) {}
+
     bool is_send;
-    int peer; // or kAnySource
-    int tag;
-    c10::ScalarType dtype;
-    Buffer buffer;
-    Deadline deadline;
-    Done done;
+    double end = 0; // simulated
     uint64_t number = 0; // of a send, among those to the same peer
     Message* announced = nullptr; // of a large send that waits for its receiver
     std::string doom; // why it cannot end any more

@@ -1,0 +1,104 @@
+"""From a collective that a group calls to what the simulated fabric does: algorithm, order of the sums, time.
+
+The native module asks once for each kind of call and keeps the answer; every rank asks for itself and gets the same.
+"""
+
+import os
+from functools import lru_cache
+
+import numpy as np
+import torch.distributed as dist
+
+from neuron_dist import _C
+from neuron_dist.collectives import OPS, Profile, Schedule, Unsupported, parse_selection, profiles, reduction_order
+from neuron_dist.collectives.build import find
+from neuron_dist.collectives.choose import SELECTIONS, Rule
+from neuron_dist.job import job_topology
+from neuron_dist.topology import Group, Topology
+
+REDUCTIONS = ("schedule", "exact")
+
+
+def make_planner(options: "_C.ProcessGroupNeuron.Options", ranks: list[int]) -> "tuple[Planner, bool]":
+    """The planner of a group of global ``ranks``, and whether its sums round at each step as the wire would."""
+    world_size = dist.get_world_size() if dist.is_initialized() else len(ranks)
+    topology = job_topology(world_size, options.topology)
+    selection = options.algorithm or os.environ.get("NEURON_SIM_ALGORITHM", "")
+    reduction = options.reduction or os.environ.get("NEURON_SIM_REDUCTION", "schedule")
+    if reduction not in REDUCTIONS:
+        raise ValueError(f"reduction={reduction!r}: expected one of {', '.join(REDUCTIONS)}")
+    return Planner(topology, ranks, selection, reduction), reduction == "schedule"
+
+
+class Planner:
+    """Plans the collectives of one group.
+
+    ``selection``: as in ``neuron_dist.collectives.choose``; empty for the cheapest. ``reduction``: "schedule" sums each
+    chunk in the order of the schedule, "exact" in rank order.
+    """
+
+    def __init__(self, topology: Topology, cores: list[int], selection: str = "", reduction: str = "schedule") -> None:
+        self.topology = topology
+        self.cores = tuple(cores)
+        self.rules = parse_rules(selection)
+        self.reduction = reduction
+
+    def __call__(self, op: str, size: int, root: int, peer: int) -> "_C.Plan":
+        """The plan of ``op`` on ``size`` bytes, as nccl-tests counts them. A barrier is an all_reduce of 4 bytes."""
+        if op == "barrier":
+            op, size = "all_reduce", 4
+        pairs = ((root, peer),) if op == "send_recv" else ()
+        profile = self.choose(op, size, root if OPS[op].rooted else 0, pairs)
+        price = profile.price(size)
+        sums = OPS[op].reduces and self.reduction == "schedule"
+        return _C.Plan(price.algorithm, price.steps, price.time_us * 1e-6, native_orders(profile.schedule) if sums else None)
+
+    def choose(self, op: str, size: int, root: int, pairs: tuple[tuple[int, int], ...] = ()) -> Profile:
+        """The algorithm that runs: by the first rule that covers the size and can serve, else the cheapest."""
+        for rule in self.rules.get(op, ()):
+            if rule.low <= size < rule.high:
+                try:
+                    return _candidates(op, self.topology, self.cores, (rule.algorithm,), root, pairs)[rule.algorithm]
+                except Unsupported:
+                    continue
+        candidates = _candidates(op, self.topology, self.cores, None, root, pairs)
+        return min(candidates.values(), key=lambda profile: profile.price(size).time_us)
+
+
+def parse_rules(selection: str) -> dict[str, list[Rule]]:
+    """The rules of a selection string. A lone algorithm, by name or ``file.py:function``, is for every op and size.
+
+    Raises CollectiveError if it makes no sense.
+    """
+    if not selection:
+        return {}
+    if "=" in selection or selection in SELECTIONS:
+        return parse_selection(selection)
+    find(selection)
+    return {op: [Rule(selection, 0, float("inf"))] for op in OPS}
+
+
+@lru_cache(maxsize=256)
+def _candidates(
+    op: str,
+    topology: Topology,
+    cores: tuple[int, ...],
+    names: tuple[str, ...] | None,
+    root: int,
+    pairs: tuple[tuple[int, int], ...],
+) -> dict[str, Profile]:
+    """Whatever the size: the algorithms that serve the op on these cores, ready to be priced."""
+    return profiles(op, Group(topology, cores), names, root=root, pairs=pairs)
+
+
+@lru_cache(maxsize=256)
+def native_orders(schedule: Schedule) -> "_C.ReductionOrders":
+    """The order of the sums of a schedule in the form that the native executor evaluates."""
+    order = reduction_order(schedule)
+    position = np.argsort(schedule.start, kind="stable")
+    start, which = schedule.start[position], np.asarray(order.which)[position]
+    end = start + schedule.width[position]
+    first = np.concatenate([[True], which[1:] != which[:-1]])  # neighbours of one order are one chunk
+    begins, ends = start[first], end[np.concatenate([first[1:], [True]])]
+    programs = [program.tolist() for program in order.programs]
+    return _C.ReductionOrders(schedule.units, begins, ends, which[first], programs)
