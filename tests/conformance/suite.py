@@ -1,7 +1,7 @@
 """torch's DistributedTest on one backend: python -m tests.conformance.suite --world-size 3 --device neuron
 
-Prints {test: [status, message]} as JSON, status one of pass, skip, fail. Torch's suite spawns a process for every rank
-of every test and each imports torch; forking them instead takes a minute where that takes twenty.
+Prints {test: [status, message]} as JSON, status one of pass, skip, fail. Torch's suite spawns a process for every
+rank of every test and each imports torch; forking them instead takes a minute where that takes twenty.
 """
 
 import argparse
