@@ -50,7 +50,7 @@ def save(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> None
 
 
 def resume(directory: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> int:
-    """Load the newest complete checkpoint (metadata is written last) and return its step; 0 if there is none."""
+    """Load the newest complete checkpoint (metadata comes last) and return its step; 0 without one."""
     steps = [int(path.parent.name) for path in directory.glob("*/.metadata")]
     if not steps:
         return 0

@@ -1,7 +1,7 @@
 """torch's DistributedTest on one backend: python -m tests.conformance.suite --world-size 3 --device neuron
 
-Prints {test: [status, message]} as JSON, status one of pass, skip, fail. Torch's suite spawns a process for every
-rank of every test and each imports torch; forking them instead takes a minute where that takes twenty.
+Prints {test: [status, message]} as JSON, status one of pass, skip, fail. Torch's suite spawns a process for
+every rank of every test and each imports torch; forking them takes a minute where that takes twenty.
 """
 
 import argparse
@@ -26,7 +26,7 @@ def parse_args() -> argparse.Namespace:
 
 
 def run_suite(backend: str, world_size: int, device: str | None, names: list[str]) -> Results:
-    # Decorators skip by the backend's name, when distributed_test is imported: judge us by what is asked of Gloo.
+    # Decorators skip by the backend's name as distributed_test is imported: ask of us what is asked of Gloo.
     os.environ.update(
         BACKEND="gloo", WORLD_SIZE=str(world_size), OMP_NUM_THREADS="1", TEMP_DIR=tempfile.mkdtemp()
     )

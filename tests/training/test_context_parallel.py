@@ -1,4 +1,4 @@
-"""Context parallelism: attention over a sequence cut among the ranks. Causal attention needs CUDA's kernel."""
+"""Context parallelism: attention over a sequence cut among the ranks; not the causal kind."""
 
 import pytest
 import torch

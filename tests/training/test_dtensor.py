@@ -123,7 +123,6 @@ def test_operators_on_shards():
 
 
 def random_operators(rank, world_size):
-    """A shard's numbers are those that one device would draw, at their places, whatever the placement."""
     mesh = init_device_mesh("neuron", (world_size,))
     draws = {
         "rand": lambda placement: dt.rand(8, 12, device_mesh=mesh, placements=[placement]),
@@ -156,6 +155,19 @@ def random_operators(rank, world_size):
 def test_random_operators_draw_other_numbers_on_each_shard():
     results = run(2, random_operators)
     assert all(torch.equal(results[0][key], results[1][key]) for key in results[0])
+
+
+def one_draw(rank, world_size, placement):
+    mesh = init_device_mesh("neuron", (world_size,))
+    torch.manual_seed(7)
+    return dt.rand(8, 12, device_mesh=mesh, placements=[placement]).full_tensor().cpu()
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS[:2], ids=str)
+def test_shards_draw_the_numbers_of_one_device(placement):
+    alone = run(1, one_draw, placement)[0]
+    for nproc in (2, 4):
+        assert torch.equal(run(nproc, one_draw, placement)[0], alone)
 
 
 def sub_meshes(rank, world_size):
