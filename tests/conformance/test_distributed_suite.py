@@ -25,19 +25,19 @@ EXCEPTIONS = {
 OTHER_DEVICES = {
     "test_all_gather_object_default_pg",
     "test_all_gather_object_subgroup",
+    "test_gather_object",
+    "test_gather_object_subgroup",
     "test_scatter_object_list",
 }
 
 QUICK = [
     "test_all_gather",
-    "test_all_gather_coalesced_simple",
+    "test_all_gather_coalesced_complex",
     "test_all_reduce_coalesced_sum",
     "test_all_reduce_sum_async",
-    "test_all_to_all_single_unequal_split",
-    "test_barrier_group",
+    "test_barrier_timeout_full_group",
     "test_batch_isend_irecv_gloo",
-    "test_broadcast_object_list",
-    "test_DistributedDataParallel_requires_grad",
+    "test_broadcast",
     "test_get_future",
     "test_send_recv_any_source",
 ]

@@ -50,7 +50,7 @@ def unfinished(rank, world_size):
         time.sleep(3)
         return
     with pytest.raises(
-        dist.DistBackendError, match=r"timed out after 1000 ms: still waiting for rank 2 \(pid \d+, last at #1\)"
+        dist.DistBackendError, match=r"reached its timeout of 1000 ms: still waiting for rank 2 \(pid \d+, last at #1\)"
     ):
         dist.all_reduce(torch.ones(3, device="neuron"))
 

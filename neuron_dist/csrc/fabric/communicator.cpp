@@ -250,7 +250,7 @@ void Communicator::wait_for(
            << control_.rank(rank).arrived.load(std::memory_order_relaxed) << ")";
     }
     give_up(
-        where() + " timed out after " + std::to_string(deadline.timeout().count()) + " ms: still waiting for " +
+        where() + " reached its timeout of " + std::to_string(deadline.timeout().count()) + " ms: still waiting for " +
         text.str() + " " + what);
   });
 }

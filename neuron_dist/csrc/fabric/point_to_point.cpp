@@ -204,7 +204,7 @@ void PointToPoint::check_pending() {
     if (!transfer.doom.empty()) {
       give_up(transfer, transfer.doom);
     } else if (transfer.deadline.passed()) {
-      give_up(transfer, "timed out after " + std::to_string(transfer.deadline.timeout().count()) + " ms");
+      give_up(transfer, "reached its timeout of " + std::to_string(transfer.deadline.timeout().count()) + " ms");
     } else {
       // A peer may have left its message and then gone, so a doomed transfer gets one more round.
       const bool any = transfer.peer == kAnySource;
