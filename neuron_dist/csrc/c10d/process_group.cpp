@@ -1,6 +1,7 @@
 #include "csrc/c10d/process_group.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -83,6 +84,7 @@ ProcessGroupNeuron::ProcessGroupNeuron(
   init();
   auto choice = make_planner(options_, global_ranks(*options_, size));
   communicator_->set_planner(std::move(choice.planner), choice.round_each_step);
+  Recorder::instance().add_group(recorded_group(), global_ranks(*options_, size));
 }
 
 ProcessGroupNeuron::~ProcessGroupNeuron() { leave(); }
@@ -104,11 +106,28 @@ WorkPtr ProcessGroupNeuron::run(
   run_callbacks_first();
   auto work = c10::make_intrusive<Work>(
       rank_, request.type, ++sequence_number_, request.title, inputs, std::move(outputs), stream_, followed_);
+  if (estimate_) {
+    for (auto& collective : collectives) *estimate_ += collective.price(*communicator_);
+    work->complete(nullptr);
+    return issued(work);
+  }
+  auto record = Recorder::instance().begin(
+      recorded_group(), request.title + std::strlen("neuron:"), sequence_number_, inputs, work->result(),
+      request.timeout == c10d::kUnsetTimeout ? options_->timeout : request.timeout, /*is_transfer=*/false);
   auto task = [this, work, ready = stream_time(current_stream(device_)), timeout = request.timeout,
-               collectives = std::move(collectives)]() mutable {
+               collectives = std::move(collectives), record]() mutable {
+    auto& recorder = Recorder::instance();
     try {
-      for (auto& collective : collectives) ready = collective.run(*communicator_, ready, deadline(timeout)).end;
-      work->complete(nullptr, ready);
+      recorder.start(*record);
+      Outcome outcome;
+      outcome.end = ready;
+      for (auto& collective : collectives) {
+        const double start = outcome.start;
+        outcome = collective.run(*communicator_, outcome.end, deadline(timeout));
+        if (&collective != &collectives.front()) outcome.start = start; // coalesced ones are one operation
+      }
+      recorder.end(record, outcome);
+      work->complete(nullptr, outcome.end);
     } catch (...) {
       failed_ = true;
       work->complete(std::current_exception());
@@ -358,16 +377,30 @@ TensorCollective ProcessGroupNeuron::scattering(
 
 // ---- transfers
 
+namespace {
+
+Outcome at(double end) {
+  Outcome outcome;
+  outcome.start = outcome.end = end;
+  return outcome;
+}
+
+} // namespace
+
 WorkPtr ProcessGroupNeuron::send(Tensors& tensors, int to, int tag) {
   const at::Tensor& tensor = single(tensors, "send");
   check_peer(to, "send to");
   auto work = c10::make_intrusive<Work>(
       rank_, OpType::SEND, sequence_number_.load(), "neuron:send", tensors, tensors, stream_, followed_);
+  auto record = begin_transfer("send", tensors);
   auto lent = lend(tensor, PointToPoint::is_large(tensor.nbytes()), /*filled=*/true);
   transfers_->send(
       {to, tag, tensor.scalar_type(), buffer_of(lent), stream_time(current_stream(device_)),
        deadline(c10d::kUnsetTimeout),
-       [work, lent](std::exception_ptr error, int, double end) { work->complete(error, end); }});
+       [work, lent, record](std::exception_ptr error, int, double end) {
+         Recorder::instance().end(record, at(end));
+         work->complete(error, end);
+       }});
   return issued(work);
 }
 
@@ -383,14 +416,24 @@ WorkPtr ProcessGroupNeuron::recvAnysource(Tensors& tensors, int tag) {
 WorkPtr ProcessGroupNeuron::receive(OpType type, const char* title, Tensors& tensors, int from, int tag) {
   const at::Tensor& tensor = single(tensors, "recv");
   auto work = c10::make_intrusive<Work>(rank_, type, sequence_number_.load(), title, tensors, tensors, stream_, followed_);
+  auto record = begin_transfer("recv", tensors);
   auto lent = lend(tensor, /*in_hbm=*/false, /*filled=*/false);
   transfers_->receive(
       {from, tag, tensor.scalar_type(), buffer_of(lent), stream_time(current_stream(device_)),
-       deadline(c10d::kUnsetTimeout), [work, tensor, lent](std::exception_ptr error, int source, double end) {
+       deadline(c10d::kUnsetTimeout), [work, tensor, lent, record](std::exception_ptr error, int source, double end) {
+         Recorder::instance().end(record, at(end));
          if (!error) give_back(tensor, lent);
          work->complete_receive(error, source, end);
        }});
   return issued(work);
+}
+
+std::shared_ptr<Record> ProcessGroupNeuron::begin_transfer(const char* op, const Tensors& tensors) {
+  auto& recorder = Recorder::instance();
+  auto record = recorder.begin(
+      recorded_group(), op, ++transfer_number_, tensors, tensors, options_->timeout, /*is_transfer=*/true);
+  recorder.start(*record);
+  return record;
 }
 
 void ProcessGroupNeuron::check_peer(int rank, const char* what) const {
@@ -447,6 +490,23 @@ c10::intrusive_ptr<c10d::Backend> ProcessGroupNeuron::merge(
   merged->group_name = options->group_name;
   return c10::make_intrusive<ProcessGroupNeuron>(
       c10::make_intrusive<c10d::PrefixStore>("neuron/merge", store), rank, size, std::move(merged));
+}
+
+// ---- time
+
+void ProcessGroupNeuron::start_time_estimate() {
+  worker_.drain();
+  estimate_ = 0;
+}
+
+double ProcessGroupNeuron::end_time_estimate() {
+  const double seconds = estimate_.value_or(0);
+  estimate_.reset();
+  return seconds * 1e6;
+}
+
+Recorder::Group ProcessGroupNeuron::recorded_group() const {
+  return {reinterpret_cast<size_t>(this), {options_->group_name, pg_desc_}};
 }
 
 // ---- the end

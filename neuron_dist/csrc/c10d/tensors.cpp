@@ -82,6 +82,12 @@ Outcome TensorCollective::run(Communicator& communicator, double ready, const De
   return outcome;
 }
 
+double TensorCollective::price(Communicator& communicator) {
+  call.inputs = sizes_of(inputs);
+  call.outputs = sizes_of(outputs);
+  return communicator.price(call);
+}
+
 at::Tensor TensorCollective::scaled(const at::Tensor& tensor) const {
   const OutsideTheProgram guard;
   return tensor.mul(*factor);

@@ -80,7 +80,7 @@ Outcome Communicator::run(const Collective& call, double ready, const Deadline& 
   wait_for(control_.group().arrival, &RankState::arrived, "to start it", deadline);
   const auto mismatch = Signatures(control_, size_, call_).mismatch([this](int rank) { return rank_name(rank); });
   if (!mismatch.empty()) give_up("collective #" + std::to_string(call_) + " of " + group_label() + ": " + mismatch);
-  const Outcome timing = outcome(prepared->plan);
+  const Outcome timing = outcome(*prepared);
   last_end_ = timing.end;
   if (call.op == Op::barrier) return timing;
 
@@ -109,7 +109,8 @@ std::shared_ptr<Communicator::Prepared> Communicator::prepare(const Collective& 
   auto& known = prepared_[{kind, static_cast<uint64_t>(call.root), largest}];
   if (!known) {
     auto made = std::make_shared<Prepared>();
-    if (planner_ && size_ > 1) made->plan = planner_({call.op, largest * segments_counted(call.op, size_), call.root});
+    made->bytes = largest * segments_counted(call.op, size_);
+    if (planner_ && size_ > 1) made->plan = planner_({call.op, made->bytes, call.root});
     known = std::move(made);
   } else if (even != Descriptor::kUneven) {
     return known;
@@ -127,8 +128,13 @@ double Communicator::transfer_seconds(int from, int to, uint64_t bytes) {
   return known->second;
 }
 
-Outcome Communicator::outcome(const std::shared_ptr<const Plan>& plan) const {
-  Outcome result{0, 0, plan};
+double Communicator::price(const Collective& call) {
+  const auto prepared = prepare(call);
+  return prepared->plan ? prepared->plan->seconds : 0;
+}
+
+Outcome Communicator::outcome(const Prepared& prepared) const {
+  Outcome result{0, 0, prepared.bytes, prepared.plan};
   double seconds = 0;
   for (int rank = 0; rank < size_; ++rank) {
     result.start = std::max(result.start, control_.descriptor(rank, call_).ready);
