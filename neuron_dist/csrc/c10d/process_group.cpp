@@ -61,6 +61,13 @@ std::vector<uint64_t> global_ranks(const Options& options, int size) {
   return ranks;
 }
 
+// The name by which torch's flight-recorder analyzer knows an operation.
+std::string flight_name(const std::string& op) {
+  if (op == "all_reduce_coalesced") return "all_reduce";
+  if (op == "all_gather_coalesced") return "all_gather_into_tensor_coalesced";
+  return op;
+}
+
 Tensors flat(const TensorLists& lists) {
   Tensors all;
   for (const auto& list : lists) all.insert(all.end(), list.begin(), list.end());
@@ -73,6 +80,7 @@ ProcessGroupNeuron::ProcessGroupNeuron(
     const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, c10::intrusive_ptr<Options> options)
     : Backend(rank, size),
       options_(std::move(options)),
+      planner_(make_planner(options_, global_ranks(*options_, size), rank)), // may refuse the group, before it meets
       communicator_(std::make_unique<Communicator>(
           *store, rank, global_ranks(*options_, size), options_->group_name, Deadline(options_->timeout))),
       transfers_(std::make_unique<PointToPoint>(*communicator_)),
@@ -82,8 +90,7 @@ ProcessGroupNeuron::ProcessGroupNeuron(
         c10::impl::VirtualGuardImpl(at::kPrivateUse1).setDevice(device);
       }) {
   init();
-  auto choice = make_planner(options_, global_ranks(*options_, size));
-  communicator_->set_planner(std::move(choice.planner), choice.round_each_step);
+  communicator_->set_planner(planner_.planner, planner_.round_each_step);
   Recorder::instance().add_group(recorded_group(), global_ranks(*options_, size));
 }
 
@@ -111,8 +118,9 @@ WorkPtr ProcessGroupNeuron::run(
     work->complete(nullptr);
     return issued(work);
   }
+  const char* op = request.title + std::strlen("neuron:");
   auto record = Recorder::instance().begin(
-      recorded_group(), request.title + std::strlen("neuron:"), sequence_number_, inputs, work->result(),
+      recorded_group(), op, flight_name(op), sequence_number_, inputs, work->result(),
       request.timeout == c10d::kUnsetTimeout ? options_->timeout : request.timeout, /*is_transfer=*/false);
   auto task = [this, work, ready = stream_time(current_stream(device_)), timeout = request.timeout,
                collectives = std::move(collectives), record]() mutable {
@@ -392,7 +400,7 @@ WorkPtr ProcessGroupNeuron::send(Tensors& tensors, int to, int tag) {
   check_peer(to, "send to");
   auto work = c10::make_intrusive<Work>(
       rank_, OpType::SEND, sequence_number_.load(), "neuron:send", tensors, tensors, stream_, followed_);
-  auto record = begin_transfer("send", tensors);
+  auto record = begin_transfer("send", "->", to, tensors);
   auto lent = lend(tensor, PointToPoint::is_large(tensor.nbytes()), /*filled=*/true);
   transfers_->send(
       {to, tag, tensor.scalar_type(), buffer_of(lent), stream_time(current_stream(device_)),
@@ -416,7 +424,7 @@ WorkPtr ProcessGroupNeuron::recvAnysource(Tensors& tensors, int tag) {
 WorkPtr ProcessGroupNeuron::receive(OpType type, const char* title, Tensors& tensors, int from, int tag) {
   const at::Tensor& tensor = single(tensors, "recv");
   auto work = c10::make_intrusive<Work>(rank_, type, sequence_number_.load(), title, tensors, tensors, stream_, followed_);
-  auto record = begin_transfer("recv", tensors);
+  auto record = begin_transfer("recv", "<-", from, tensors);
   auto lent = lend(tensor, /*in_hbm=*/false, /*filled=*/false);
   transfers_->receive(
       {from, tag, tensor.scalar_type(), buffer_of(lent), stream_time(current_stream(device_)),
@@ -428,10 +436,13 @@ WorkPtr ProcessGroupNeuron::receive(OpType type, const char* title, Tensors& ten
   return issued(work);
 }
 
-std::shared_ptr<Record> ProcessGroupNeuron::begin_transfer(const char* op, const Tensors& tensors) {
+std::shared_ptr<Record> ProcessGroupNeuron::begin_transfer(
+    const char* op, const char* arrow, int peer, const Tensors& tensors) {
   auto& recorder = Recorder::instance();
+  const bool named = peer != PointToPoint::kAnySource;
+  const auto flight_op = named ? c10::str(op, " ", rank_, arrow, peer) : std::string();
   auto record = recorder.begin(
-      recorded_group(), op, ++transfer_number_, tensors, tensors, options_->timeout, /*is_transfer=*/true);
+      recorded_group(), op, flight_op, ++transfer_number_, tensors, tensors, options_->timeout, /*is_transfer=*/true);
   recorder.start(*record);
   return record;
 }

@@ -10,6 +10,7 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include "csrc/c10d/options.h"
+#include "csrc/c10d/planner.h"
 #include "csrc/c10d/recorder.h"
 #include "csrc/c10d/tensors.h"
 #include "csrc/c10d/work.h"
@@ -113,12 +114,13 @@ class ProcessGroupNeuron : public c10d::Backend {
       const at::Tensor& output, const at::Tensor& input, const c10d::ReduceOp& reduce_op) const;
   void check_peer(int rank, const char* what) const;
   WorkPtr receive(c10d::OpType type, const char* title, Tensors& tensors, int from, int tag);
-  std::shared_ptr<Record> begin_transfer(const char* op, const Tensors& tensors);
+  std::shared_ptr<Record> begin_transfer(const char* op, const char* arrow, int peer, const Tensors& tensors);
   WorkPtr issued(WorkPtr work);
   Recorder::Group recorded_group() const;
   Deadline deadline(std::chrono::milliseconds timeout) const;
 
   c10::intrusive_ptr<Options> options_;
+  PlannerChoice planner_;
   std::unique_ptr<Communicator> communicator_;
   std::unique_ptr<PointToPoint> transfers_;
   c10::DeviceIndex device_; // current when the group was made

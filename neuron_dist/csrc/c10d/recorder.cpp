@@ -1,3 +1,4 @@
+#define FMT_HEADER_ONLY // the flight recorder formats with fmt, which torch does not export
 #include "csrc/c10d/recorder.h"
 
 #include <chrono>
@@ -41,15 +42,16 @@ void Recorder::add_group(const Group& group, std::vector<uint64_t> global_ranks)
 }
 
 std::shared_ptr<Record> Recorder::begin(
-    const Group& group, const char* op, uint64_t sequence_number, const std::vector<at::Tensor>& inputs,
+    const Group& group, const char* op, const std::string& flight_op, uint64_t sequence_number, const std::vector<at::Tensor>& inputs,
     const std::vector<at::Tensor>& outputs, std::chrono::milliseconds timeout, bool is_transfer) {
   auto record = std::make_shared<Record>();
   record->group = std::get<0>(group.name);
   record->op = op;
   record->sequence_number = sequence_number;
+  if (flight_op.empty()) return record;
   record->flight_id = FlightRecorder::get()->record(
       group.id, group.name, is_transfer ? 0 : sequence_number, is_transfer ? sequence_number : 0, sequence_number,
-      kPrefix + record->op, inputs, outputs, &record->started, &record->ended, timeout,
+      kPrefix + flight_op, inputs, outputs, &record->started, &record->ended, timeout,
       std::make_shared<c10d::ProcessGroupStatus>(), is_transfer);
   return record;
 }
