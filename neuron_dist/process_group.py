@@ -22,7 +22,10 @@ def register_backend() -> None:
     if folder := os.environ.get("NEURON_SIM_TRACE"):
         trace_until_exit(folder)
     dist.Backend.register_backend("neuron", _create, extended_api=True, devices=["neuron", "cpu"])
-    # torch checks, for `new_group(backend="gloo")` beside a bound device, that gloo knows the device too.
+    # torch checks, for `new_group(backend="gloo")` beside a bound device, that gloo knows the device too. Its fake
+    # backend registers itself, with a list of devices, when it is imported: now, so that it does not do so later.
+    import torch.testing._internal.distributed.fake_pg  # noqa: F401
+
     for backend in ("gloo", "fake"):
         devices = dist.Backend.backend_capability.setdefault(backend, [])
         if "neuron" not in devices:

@@ -78,9 +78,7 @@ def meta_init(rank, world_size):
     model.to_empty(device="neuron")
     for name, parameter in model.named_parameters():
         full = make().state_dict()[name].to("neuron")
-        parameter.data.copy_(
-            torch.distributed.tensor.distribute_tensor(full, parameter.device_mesh, parameter.placements)
-        )
+        parameter.data.copy_(distribute_tensor(full, parameter.device_mesh, parameter.placements))
     train(model, rank, world_size)
     assert_state(model.state_dict(), trained())
 

@@ -1,0 +1,1 @@
+"""PyTorch's own suites, pointed at this backend."""
