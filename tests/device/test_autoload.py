@@ -1,7 +1,12 @@
 """`import torch` brings the device, or says in one line why not, and works either way."""
 
-import pytest
+from pathlib import Path
 
+import pytest
+import torch
+
+import neuron_dist._C
+from neuron_dist.autoload import BUILD_MARK
 from tests.device.helpers import output_of, run_python
 
 COUNT = "import torch; print(torch.neuron.device_count())"
@@ -73,15 +78,6 @@ def test_a_bad_variable_is_told_at_first_use(name, value):
     assert all(line.startswith(f"{name}='{value}'") for line in lines)
 
 
-NATIVE = """
-import sys, types, neuron_dist
-module = neuron_dist._C = sys.modules["neuron_dist._C"] = types.ModuleType("neuron_dist._C")
-module.built_for_torch = "1.2.3"
-import torch
-print(hasattr(torch, "neuron"))
-"""
-
-
 def warnings_of(code: str, **options: object) -> list[str]:
     result = run_python(code, **options)
     assert result.returncode == 0, result.stderr
@@ -89,15 +85,26 @@ def warnings_of(code: str, **options: object) -> list[str]:
     return [line for line in result.stderr.splitlines() if "neuron-dist" in line]
 
 
-def test_a_module_built_for_another_torch_is_told_with_the_remedy():
-    (line,) = warnings_of(NATIVE)
+def module_in(folder: Path, content: bytes) -> str:
+    """Code that imports torch with `content` in place of the native module."""
+    native = Path(neuron_dist._C.__file__)
+    (folder / native.name).write_bytes(content)
+    return f"""
+        import neuron_dist
+        neuron_dist.__path__.insert(0, {str(folder)!r})
+        import torch
+        print(hasattr(torch, "neuron"))
+    """
+
+
+def test_a_module_built_for_another_torch_is_told_with_the_remedy(tmp_path):
+    (line,) = warnings_of(module_in(tmp_path, BUILD_MARK + b"1.2.3\0"))
     assert "built for torch 1.2.3, not 2." in line
     assert "pip install --no-build-isolation --force-reinstall --no-deps" in line
 
 
-def test_a_module_that_does_not_load_is_told_with_the_remedy():
-    code = "import sys; sys.modules['neuron_dist._C'] = None; import torch; print(hasattr(torch, 'neuron'))"
-    (line,) = warnings_of(code)
+def test_a_module_that_does_not_load_is_told_with_the_remedy(tmp_path):
+    (line,) = warnings_of(module_in(tmp_path, BUILD_MARK + torch.__version__.encode() + b"\0"))
     assert "does not load in torch" in line
     assert "pip install --no-build-isolation" in line
 
