@@ -132,7 +132,8 @@ def test_tensors_fill_a_device_to_its_end():
         assert len({tensor.data_ptr() for tensor in held}) == 4
         for index, tensor in enumerate(held):
             tensor.fill_(index)
-        print([(tensor[0].item(), tensor[-1].item()) for tensor in held], torch.neuron.memory_reserved() >> 20)
+        print([(tensor[0].item(), tensor[-1].item()) for tensor in held])
+        print(torch.neuron.memory_reserved() >> 20)
         del held, tensor
         torch.neuron.empty_cache()
         whole = torch.empty(32 << 20, dtype=torch.uint8, device="neuron")

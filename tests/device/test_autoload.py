@@ -129,3 +129,38 @@ def test_it_steps_aside_for_another_device():
 def test_ranks_do_not_repeat_the_warning(tmp_path):
     (tmp_path / "torch_neuronx.py").touch()
     assert warnings_of("import torch; print(hasattr(torch, 'neuron'))", path=tmp_path, LOCAL_RANK="1") == []
+
+
+def test_torch_neuronx_is_found_where_awss_package_is_absent():
+    code = """
+        import importlib.util, torch
+        assert importlib.util.find_spec("torch_neuronx") is not None
+        import torch_neuronx
+        stream = torch_neuronx.Stream("neuron:0")
+        with torch_neuronx.stream(stream):
+            assert torch_neuronx.current_stream() == stream
+        torch_neuronx.synchronize()
+        print(torch.ones(2, device="neuron").sum().item(), torch_neuronx.memory_allocated())
+        try:
+            torch_neuronx.trace
+        except AttributeError as error:
+            print(error)
+    """
+    first, second = output_of(code).splitlines()
+    assert first == "2.0 0"
+    assert "'trace'" in second
+    assert "stands in for AWS's package" in second
+
+
+def test_the_topology_gives_devices_and_their_memory():
+    code = """
+        import torch
+        print(torch.neuron.device_count(), torch.neuron.get_device_properties(0).total_memory >> 30)
+    """
+    assert output_of(code, NEURON_SIM_TOPOLOGY="trn2.3xlarge") == "4 24"
+    assert output_of(code, NEURON_SIM_TOPOLOGY="trn2.48xlarge*4", NEURON_SIM_HBM="1GiB") == "64 1"
+
+
+def test_an_unknown_topology_is_told_at_first_use():
+    code = "import torch; torch.zeros(1, device='neuron')"
+    assert "NEURON_SIM_TOPOLOGY='trn9'" in run_python(code, NEURON_SIM_TOPOLOGY="trn9").stderr.splitlines()[-1]

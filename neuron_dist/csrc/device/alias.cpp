@@ -103,6 +103,11 @@ const c10::Storage& Aliases::alias(const c10::Storage& storage) {
 }
 
 const at::Tensor& Aliases::alias(const at::Tensor& tensor, bool written) {
+  for (AliasedTensor& known : tensors_) {
+    if (known.tensor != tensor.unsafeGetTensorImpl()) continue;
+    known.written |= written;
+    return known.alias;
+  }
   check_dense(tensor);
   tensors_.push_back({tensor.unsafeGetTensorImpl(), make_alias(tensor, alias(tensor.storage())), written});
   return tensors_.back().alias;

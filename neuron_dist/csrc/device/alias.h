@@ -18,8 +18,8 @@ at::Tensor cpu_alias(const at::Tensor& tensor);
 // reference to a tensor that Python alone holds would cost torch two turns of Python's lock.
 class Aliases {
  public:
-  // Tensors that share a storage get aliases that share one. What the kernel does to the sizes and the storage of an
-  // argument that it may write, write_back applies to the tensor.
+  // A tensor given twice has one alias, and tensors that share a storage have aliases that share one. What the kernel
+  // does to the sizes and the storage of an argument that it may write, write_back applies to the tensor.
   const at::Tensor& alias(const at::Tensor& tensor, bool written);
   const c10::Storage& alias(const c10::Storage& storage);
 

@@ -1,5 +1,6 @@
 #include "csrc/device/fallback.h"
 
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <string>
@@ -83,10 +84,7 @@ class Call {
   }
 
   bool takes_host_tensors() const {
-    for (const std::string_view name : kTakesHostTensors) {
-      if (schema_.name() == name) return true;
-    }
-    return false;
+    return std::find(kTakesHostTensors.begin(), kTakesHostTensors.end(), schema_.name()) != kTakesHostTensors.end();
   }
 
   void swap_argument(c10::IValue& value, const c10::Argument& argument) {
@@ -160,12 +158,17 @@ TORCH_LIBRARY_IMPL(_, NestedTensorPrivateUse1, m) { m.fallback(torch::CppFunctio
 
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>()); }
 
-// Whether an operator that torch can also compose of others should run as one CPU kernel call. It saves a call for each
-// part; convolution's parts would look for a kernel of the device's own.
+// Operators composed of parts that look for a kernel of the device's own, or that check for a device they know.
+constexpr std::array<std::string_view, 5> kComposedForKnownDevices{
+    "aten::convolution", "aten::_convolution", "aten::convolution_backward", "aten::conj_physical_", "aten::mode"};
+
+// Whether an operator that torch can also compose of others should run as one CPU kernel call, which saves a call for
+// each part.
 bool runs_whole(const c10::OperatorHandle& op) {
-  const std::string& name = op.schema().name();
-  return name.rfind("aten::_foreach_", 0) == 0 || name == "aten::convolution" || name == "aten::_convolution" ||
-      name == "aten::convolution_backward" || op.hasKernelForDispatchKey(c10::DispatchKey::CPU);
+  const std::string_view name = op.schema().name();
+  return name.rfind("aten::_foreach_", 0) == 0 || op.hasKernelForDispatchKey(c10::DispatchKey::CPU) ||
+      std::find(kComposedForKnownDevices.begin(), kComposedForKnownDevices.end(), name) !=
+      kComposedForKnownDevices.end();
 }
 
 bool is_registered(const c10::OperatorHandle& op) { return op.hasKernelForDispatchKey(c10::DispatchKey::PrivateUse1); }
