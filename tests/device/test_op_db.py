@@ -102,7 +102,7 @@ def same(mine: torch.Tensor, expected: torch.Tensor, values: bool = True) -> Non
     assert (mine.is_conj(), mine.is_neg()) == (expected.is_conj(), expected.is_neg())
     if values:
         # The kernels are the same, but the order of their sums depends on the alignment of memory.
-        tolerance = {"rtol": 2e-2, "atol": 1e-3} if expected.dtype == torch.bfloat16 else {}
+        tolerance = {"rtol": 2e-2, "atol": 5e-3} if expected.dtype == torch.bfloat16 else {}
         torch.testing.assert_close(mine.detach().cpu(), expected.detach(), equal_nan=True, **tolerance)
 
 

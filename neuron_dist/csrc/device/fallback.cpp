@@ -158,9 +158,11 @@ TORCH_LIBRARY_IMPL(_, NestedTensorPrivateUse1, m) { m.fallback(torch::CppFunctio
 
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>()); }
 
-// Operators composed of parts that look for a kernel of the device's own, or that check for a device they know.
-constexpr std::array<std::string_view, 5> kComposedForKnownDevices{
-    "aten::convolution", "aten::_convolution", "aten::convolution_backward", "aten::conj_physical_", "aten::mode"};
+// Operators composed of parts that look for a kernel of the device's own, check for a device they know, or tell by its
+// address in C++ that an argument is passed twice.
+constexpr std::array<std::string_view, 6> kComposedForKnownDevices{
+    "aten::convolution",    "aten::_convolution", "aten::convolution_backward",
+    "aten::conj_physical_", "aten::addr_",        "aten::mode"};
 
 // Whether an operator that torch can also compose of others should run as one CPU kernel call, which saves a call for
 // each part.
