@@ -80,7 +80,14 @@ def _measure_size(job: Job, rank: int, size: int, peers: dict[str, dist.ProcessG
     }
     p99 = sorted(times)[min(len(times) - 1, int(len(times) * 0.99))]
     return Row(
-        size, case.count, statistics.median(times) * 1e6, p99 * 1e6, simulated * 1e6, algorithm, int(wrong), others
+        size,
+        case.count,
+        statistics.median(times) * 1e6,
+        p99 * 1e6,
+        simulated * 1e6,
+        algorithm,
+        int(wrong),
+        others,
     )
 
 

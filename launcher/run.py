@@ -7,22 +7,30 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 
 import torch.distributed as dist
+from neuron_dist.collectives.choose import parse_rules
+from neuron_dist.topology import load
 from torch.distributed import run as torchrun
 from torch.distributed.elastic.multiprocessing import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, record
 from torch.distributed.elastic.rendezvous import RendezvousError
 from torch.distributed.elastic.rendezvous.utils import parse_rendezvous_endpoint
 
-from neuron_dist.collectives.choose import parse_rules
-from neuron_dist.topology import load
 from neuron_dist.timeline import merge_traces
-
 
 # Flags of our own and the variables that workers read; a flag wins over the environment.
 FABRIC_FLAGS = {
-    "--topology": ("NEURON_SIM_TOPOLOGY", "instance type, file or inline spec, such as trn2.48xlarge or torus:4x4"),
-    "--algorithm": ("NEURON_SIM_ALGORITHM", "algorithm, file.py:function, or selection string by op and size"),
-    "--reduction": ("NEURON_SIM_REDUCTION", "schedule (round at each hop, as the wire) or exact (round once)"),
+    "--topology": (
+        "NEURON_SIM_TOPOLOGY",
+        "instance type, file or inline spec, such as trn2.48xlarge or torus:4x4",
+    ),
+    "--algorithm": (
+        "NEURON_SIM_ALGORITHM",
+        "algorithm, file.py:function, or selection string by op and size",
+    ),
+    "--reduction": (
+        "NEURON_SIM_REDUCTION",
+        "schedule (round at each hop, as the wire) or exact (round once)",
+    ),
     "--lint": ("NEURON_SIM_LINT", "warn, error or off for groups that the fabric would refuse"),
     "--trace": ("NEURON_SIM_TRACE", "folder for a timeline of the job, merged over its ranks"),
 }
@@ -120,7 +128,9 @@ def _choose_fabric(args: Namespace) -> None:
         topology = load(args.topology)
         workers = torchrun.determine_local_world_size(args.nproc_per_node)
         if workers * torchrun.parse_min_max_nnodes(args.nnodes)[1] > topology.cores:
-            raise ValueError(f"--topology {args.topology}: {topology.cores} cores, too few for the job's ranks")
+            raise ValueError(
+                f"--topology {args.topology}: {topology.cores} cores, too few for the job's ranks"
+            )
     if args.algorithm:
         parse_rules(args.algorithm)
     for flag, choices in (("reduction", ("schedule", "exact")), ("lint", ("warn", "error", "off"))):

@@ -18,7 +18,9 @@ class FabricError(ValueError):
     """The same, under ``NEURON_SIM_LINT=error``."""
 
 
-def check_group(topology: Topology, cores: Sequence[int], rank: int, env: Mapping[str, str] = os.environ) -> None:
+def check_group(
+    topology: Topology, cores: Sequence[int], rank: int, env: Mapping[str, str] = os.environ
+) -> None:
     """Warn, on the group's first rank, of a group that the topology's runtime rejects.
 
     ``NEURON_SIM_LINT``: "warn" (default), "error" raises FabricError on all its ranks, "off" is silent.

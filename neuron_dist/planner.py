@@ -10,7 +10,14 @@ import numpy as np
 import torch.distributed as dist
 
 from neuron_dist import _C
-from neuron_dist.collectives import OPS, Profile, Schedule, Unsupported, parse_selection, profiles, reduction_order
+from neuron_dist.collectives import (
+    OPS,
+    Profile,
+    Schedule,
+    Unsupported,
+    profiles,
+    reduction_order,
+)
 from neuron_dist.collectives.choose import parse_rules
 from neuron_dist.group_lint import check_group
 from neuron_dist.job import job_topology
@@ -19,7 +26,9 @@ from neuron_dist.topology import Group, Topology
 REDUCTIONS = ("schedule", "exact")
 
 
-def make_planner(options: "_C.ProcessGroupNeuron.Options", ranks: list[int], rank: int) -> "tuple[Planner, bool]":
+def make_planner(
+    options: "_C.ProcessGroupNeuron.Options", ranks: list[int], rank: int
+) -> "tuple[Planner, bool]":
     """The planner of a group of global ``ranks``, and whether its sums round at each step as the wire would.
 
     ``rank``: this process's in the group. Warns, or raises FabricError, if the fabric would refuse the group.
@@ -60,7 +69,9 @@ class Planner:
     chunk in the order of the schedule, "exact" in rank order.
     """
 
-    def __init__(self, topology: Topology, cores: list[int], selection: str = "", reduction: str = "schedule") -> None:
+    def __init__(
+        self, topology: Topology, cores: list[int], selection: str = "", reduction: str = "schedule"
+    ) -> None:
         self.topology = topology
         self.cores = tuple(cores)
         self.rules = parse_rules(selection)
@@ -74,14 +85,21 @@ class Planner:
         profile = self.choose(op, size, root if OPS[op].rooted else 0, pairs)
         price = profile.price(size)
         sums = OPS[op].reduces and self.reduction == "schedule"
-        return _C.Plan(price.algorithm, price.steps, price.time_us * 1e-6, native_orders(profile.schedule) if sums else None)
+        return _C.Plan(
+            price.algorithm,
+            price.steps,
+            price.time_us * 1e-6,
+            native_orders(profile.schedule) if sums else None,
+        )
 
     def choose(self, op: str, size: int, root: int, pairs: tuple[tuple[int, int], ...] = ()) -> Profile:
         """The algorithm that runs: by the first rule that covers the size and can serve, else the cheapest."""
         for rule in self.rules.get(op, ()):
             if rule.low <= size < rule.high:
                 try:
-                    return _candidates(op, self.topology, self.cores, (rule.algorithm,), root, pairs)[rule.algorithm]
+                    return _candidates(op, self.topology, self.cores, (rule.algorithm,), root, pairs)[
+                        rule.algorithm
+                    ]
                 except Unsupported:
                     continue
         candidates = _candidates(op, self.topology, self.cores, None, root, pairs)

@@ -32,7 +32,9 @@ def register_backend() -> None:
             devices.append("neuron")
 
 
-def _create(request: "dist.distributed_c10d._DistributedBackendOptions", options: Options | None) -> ProcessGroupNeuron:
+def _create(
+    request: "dist.distributed_c10d._DistributedBackendOptions", options: Options | None
+) -> ProcessGroupNeuron:
     _lazy_init()  # the device that is current now is where the group works
     chosen = Options(request.timeout) if options is None else options
     chosen.group_name = request.group_id

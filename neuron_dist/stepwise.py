@@ -33,7 +33,9 @@ def lowest_ranks(schedule: Schedule) -> list[np.ndarray]:
             source, target = schedule.src[row], schedule.dst[row]
             chunks = slice(schedule.lo[row], schedule.hi[row])
             arriving = old[source, chunks]
-            new[target, chunks] = np.minimum(new[target, chunks], arriving) if schedule.reduce[row] else arriving
+            new[target, chunks] = (
+                np.minimum(new[target, chunks], arriving) if schedule.reduce[row] else arriving
+            )
         states.append(new)
     return states
 

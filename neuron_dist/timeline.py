@@ -52,7 +52,9 @@ def merge_traces(folder: "str | os.PathLike[str]") -> Path:
     for event in events:
         if event["pid"] == HOST and "ts" in event:
             event["ts"] -= first
-    names = [{"ph": "M", "name": "process_name", "pid": pid, "args": {"name": n}} for pid, n in _PROCESSES.items()]
+    names = [
+        {"ph": "M", "name": "process_name", "pid": pid, "args": {"name": n}} for pid, n in _PROCESSES.items()
+    ]
     merged = Path(folder, "trace.json")
     merged.write_text(json.dumps({"traceEvents": names + events}))
     for part in parts:
@@ -67,7 +69,9 @@ def _rank() -> int:
 def _events(records: list[Any], rank: int) -> list[dict[str, Any]]:
     """Times in microseconds, as Chrome wants them."""
     names = ((pid, rank, f"rank {rank}") for pid in (SIMULATED, HOST))
-    events = [{"ph": "M", "name": "thread_name", "pid": p, "tid": t, "args": {"name": n}} for p, t, n in names]
+    events = [
+        {"ph": "M", "name": "thread_name", "pid": p, "tid": t, "args": {"name": n}} for p, t, n in names
+    ]
     for record in records:
         details = {"group": record.group, "call": record.sequence_number, "bytes": record.bytes}
         details |= {"algorithm": record.algorithm, "steps": record.steps}
@@ -86,7 +90,9 @@ def _links(records: list[Any]) -> list[dict[str, Any]]:
     events: list[dict[str, Any]] = []
     for record in records:
         for link, name, seconds in busy_links(record.group, record.op, record.algorithm, record.bytes):
-            events.append({"ph": "M", "name": "thread_name", "pid": LINKS, "tid": link, "args": {"name": name}})
+            events.append(
+                {"ph": "M", "name": "thread_name", "pid": LINKS, "tid": link, "args": {"name": name}}
+            )
             details = {"group": record.group, "algorithm": record.algorithm}
             event = {"ph": "X", "name": record.op, "pid": LINKS, "tid": link, "args": details}
             events.append(event | {"ts": record.start * 1e6, "dur": seconds * 1e6})

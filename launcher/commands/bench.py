@@ -31,7 +31,9 @@ MOST_PROCESSES = 16
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("op", metavar="OP", choices=[*NAMES, *NAMES.values()], help=", ".join(NAMES))
-    parser.add_argument("-r", "--nworkers", type=int, required=True, help="ranks; more than this host can run are priced")
+    parser.add_argument(
+        "-r", "--nworkers", type=int, required=True, help="ranks; more than this host can run are priced"
+    )
     parser.add_argument("-b", "--minbytes", default="8", help="smallest size (default 8)")
     parser.add_argument("-e", "--maxbytes", default="16M", help="largest size (default 16M)")
     step = parser.add_mutually_exclusive_group()
@@ -40,13 +42,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-n", "--iters", type=int, default=20, help="measured calls (default 20)")
     parser.add_argument("-w", "--warmup_iters", type=int, default=5, help="calls before (default 5)")
     parser.add_argument("-d", "--datatype", default="fp32", help="dtype (default fp32)")
-    parser.add_argument("-c", "--check", default="random", choices=("random", "all_ones"), help="data to check with")
+    parser.add_argument(
+        "-c", "--check", default="random", choices=("random", "all_ones"), help="data to check with"
+    )
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--show-algorithm", action="store_true", help="accepted; the algorithm is always shown")
+    parser.add_argument(
+        "--show-algorithm", action="store_true", help="accepted; the algorithm is always shown"
+    )
     parser.add_argument("--vs", default="", help="measure a peer in the same run: gloo")
     parser.add_argument("--report-to-json-file", metavar="FILE", help="write the rows to FILE as well")
-    parser.add_argument("--topology", "-t", help="preset, file or inline spec (default: the smallest that holds the ranks)")
-    parser.add_argument("--algorithm", default="", help="algorithm or selection string (default: the cheapest)")
+    parser.add_argument(
+        "--topology", "-t", help="preset, file or inline spec (default: the smallest that holds the ranks)"
+    )
+    parser.add_argument(
+        "--algorithm", default="", help="algorithm or selection string (default: the cheapest)"
+    )
     parser.set_defaults(lnc=None, link_counting=None, fault=[])
 
 
@@ -76,7 +86,9 @@ def run(args: argparse.Namespace) -> int:
         return 0
     print(f"{op}, {args.nworkers} ranks of {topology.name}; host: measured, fabric: simulated")
     if not measured:
-        print(f"priced only: {args.nworkers} ranks are more than the {MOST_PROCESSES} processes that this host is given")
+        print(
+            f"priced only: {args.nworkers} ranks are more than the {MOST_PROCESSES} processes that this host is given"
+        )
     print(table(list(rows[0]), [[_shown(value) for value in row.values()] for row in rows]))
     if measured:
         print(f"Avg bus bandwidth: {sum(row['busbw(GB/s)'] for row in rows) / len(rows):.4g} GB/s (host)")
@@ -88,7 +100,9 @@ def sizes_of(args: argparse.Namespace) -> list[int]:
     size, last = parse_size(args.minbytes), parse_size(args.maxbytes)
     step = parse_size(args.stepbytes) if args.stepbytes else 0
     if size > last or (not step and args.stepfactor < 2) or (args.stepbytes and not step):
-        raise CollectiveError(f"sizes from {args.minbytes} to {args.maxbytes}: no step leads from one to the other")
+        raise CollectiveError(
+            f"sizes from {args.minbytes} to {args.maxbytes}: no step leads from one to the other"
+        )
     sizes = []
     while size <= last:
         sizes.append(size)
@@ -120,7 +134,12 @@ def _row(op: str, ranks: int, price: Price, row: Row | None) -> dict[str, object
     shown: dict[str, object] = {"size(B)": price.size}
     if row:
         algbw = price.size / row.median_us / 1e3
-        shown |= {"count(elems)": row.count, "time(us)": row.median_us, "p99(us)": row.p99_us, "algbw(GB/s)": algbw}
+        shown |= {
+            "count(elems)": row.count,
+            "time(us)": row.median_us,
+            "p99(us)": row.p99_us,
+            "algbw(GB/s)": algbw,
+        }
         shown |= {"busbw(GB/s)": algbw * OPS[op].busbw(ranks), "#wrong": row.wrong}
         for name, microseconds in row.peers_us.items():
             shown |= {f"{name}(us)": microseconds, f"{name}/neuron": microseconds / row.median_us}

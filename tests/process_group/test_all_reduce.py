@@ -6,7 +6,18 @@ import torch
 import torch.distributed as dist
 
 from tests.harness import run
-from tests.process_group.values import ALL_DTYPES, COMPLEX, FLOAT8S, FLOATS, SIGNED, SIZES, UNSIGNED, bits, values, wide
+from tests.process_group.values import (
+    ALL_DTYPES,
+    COMPLEX,
+    FLOAT8S,
+    FLOATS,
+    SIGNED,
+    SIZES,
+    UNSIGNED,
+    bits,
+    values,
+    wide,
+)
 
 DEVICES = ("neuron", "cpu")
 EXACT = {"NEURON_SIM_REDUCTION": "exact"}

@@ -3,9 +3,9 @@ import warnings
 import pytest
 import torch
 import torch.distributed as dist
+from neuron_dist.topology import load
 
 from neuron_dist.group_lint import FabricError, FabricWarning, check_group, working_group
-from neuron_dist.topology import load
 from tests.harness import run
 
 TRN2 = "trn2.48xlarge"
@@ -76,4 +76,9 @@ def refuse_under_error(rank, world_size):
 
 
 def test_new_group_raises_under_error():
-    run(4, refuse_under_error, backend=None, env={"NEURON_SIM_TOPOLOGY": "trn1.32xlarge", "NEURON_SIM_LINT": "off"})
+    run(
+        4,
+        refuse_under_error,
+        backend=None,
+        env={"NEURON_SIM_TOPOLOGY": "trn1.32xlarge", "NEURON_SIM_LINT": "off"},
+    )

@@ -36,7 +36,14 @@ def test_flight_recorder_is_read_by_torchfrtrace(tmp_path):
     assert reduced["algorithm"]
     assert reduced["bytes"] == 4000
     assert reduced["simulated_end_us"] > reduced["simulated_start_us"]
-    command = [sys.executable, "-m", "torch.distributed.flight_recorder.fr_trace", "-p", "rank_", str(tmp_path)]
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.flight_recorder.fr_trace",
+        "-p",
+        "rank_",
+        str(tmp_path),
+    ]
     shown = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert shown.returncode == 0, shown.stderr
 

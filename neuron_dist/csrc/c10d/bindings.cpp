@@ -40,9 +40,8 @@ void bind_c10d(py::module& m) {
 
   backend
       .def(
-          py::init<const c10::intrusive_ptr<c10d::Store>&, int, int, c10::intrusive_ptr<Options>>(),
-          py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("options"),
-          py::call_guard<py::gil_scoped_release>())
+          py::init<const c10::intrusive_ptr<c10d::Store>&, int, int, c10::intrusive_ptr<Options>>(), py::arg("store"),
+          py::arg("rank"), py::arg("size"), py::arg("options"), py::call_guard<py::gil_scoped_release>())
       .def_property_readonly("options", &ProcessGroupNeuron::options)
       .def("leave", &ProcessGroupNeuron::leave, "Leave the group at once; works under way end with an error.")
       .def("_start_time_estimate", &ProcessGroupNeuron::start_time_estimate)

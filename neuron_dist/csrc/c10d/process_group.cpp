@@ -48,8 +48,8 @@ void check_pair(const at::Tensor& output, const at::Tensor& input, const char* w
 
 void check_same_count(const Tensors& outputs, const Tensors& inputs) {
   TORCH_CHECK_VALUE(
-      outputs.size() == inputs.size() && !inputs.empty(), "got ", outputs.size(), " output tensors for ",
-      inputs.size(), " input tensors");
+      outputs.size() == inputs.size() && !inputs.empty(), "got ", outputs.size(), " output tensors for ", inputs.size(),
+      " input tensors");
 }
 
 std::vector<uint64_t> global_ranks(const Options& options, int size) {
@@ -81,8 +81,9 @@ ProcessGroupNeuron::ProcessGroupNeuron(
     : Backend(rank, size),
       options_(std::move(options)),
       planner_(make_planner(options_, global_ranks(*options_, size), rank)), // may refuse the group, before it meets
-      communicator_(std::make_unique<Communicator>(
-          *store, rank, global_ranks(*options_, size), options_->group_name, Deadline(options_->timeout))),
+      communicator_(
+          std::make_unique<Communicator>(
+              *store, rank, global_ranks(*options_, size), options_->group_name, Deadline(options_->timeout))),
       transfers_(std::make_unique<PointToPoint>(*communicator_)),
       device_(c10::impl::VirtualGuardImpl(at::kPrivateUse1).getDevice().index()),
       stream_(new_stream(device_)),
@@ -149,8 +150,8 @@ WorkPtr ProcessGroupNeuron::run(
   return issued(work);
 }
 
-// Callbacks may call collectives of this group. Every rank must take those before the calls that its program makes later,
-// so these wait, as they do on a device whose futures are ready when their call returns.
+// Callbacks may call collectives of this group. Every rank must take those before the calls that its program makes
+// later, so these wait, as they do on a device whose futures are ready when their call returns.
 void ProcessGroupNeuron::run_callbacks_first() {
   if (worker_.inside_task() || !followed_->exchange(false)) return;
   const WithoutGil released;
@@ -179,8 +180,7 @@ WorkPtr ProcessGroupNeuron::broadcast(Tensors& tensors, const c10d::BroadcastOpt
     check_root(opts.rootRank, size_);
     const bool root = rank_ == opts.rootRank;
     const std::vector<Segments> data{whole(tensor)}, nothing;
-    return std::vector{
-        collective(Op::broadcast, tensor, root ? data : nothing, root ? nothing : data, opts.rootRank)};
+    return std::vector{collective(Op::broadcast, tensor, root ? data : nothing, root ? nothing : data, opts.rootRank)};
   });
 }
 
@@ -211,13 +211,11 @@ WorkPtr ProcessGroupNeuron::reduce(Tensors& tensors, const c10d::ReduceOptions& 
     check_root(opts.rootRank, size_);
     std::vector<Segments> outputs;
     if (rank_ == opts.rootRank) outputs.push_back(whole(tensor));
-    return std::vector{
-        reduction(Op::reduce, opts.reduceOp, {whole(tensor)}, std::move(outputs), opts.rootRank)};
+    return std::vector{reduction(Op::reduce, opts.reduceOp, {whole(tensor)}, std::move(outputs), opts.rootRank)};
   });
 }
 
-WorkPtr ProcessGroupNeuron::allgather(
-    TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& opts) {
+WorkPtr ProcessGroupNeuron::allgather(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& opts) {
   const Request request{OpType::ALLGATHER, "neuron:all_gather", opts.timeout, opts.asyncOp};
   return start(request, inputs, flat(outputs), [&] {
     const auto& input = single(inputs, "all_gather input");
@@ -227,8 +225,7 @@ WorkPtr ProcessGroupNeuron::allgather(
   });
 }
 
-WorkPtr ProcessGroupNeuron::_allgather_base(
-    at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& opts) {
+WorkPtr ProcessGroupNeuron::_allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& opts) {
   const Request request{OpType::_ALLGATHER_BASE, "neuron:_all_gather_base", opts.timeout, opts.asyncOp};
   return start(request, {input}, {output}, [&] { return std::vector{gathering(output, input)}; });
 }
@@ -368,8 +365,8 @@ void ProcessGroupNeuron::monitoredBarrier(const c10d::BarrierOptions& opts, bool
 TensorCollective ProcessGroupNeuron::gathering(const at::Tensor& output, const at::Tensor& input) const {
   check_pair(output, input, "all_gather");
   TORCH_CHECK_VALUE(
-      output.numel() == input.numel() * size_, "all_gather output tensor has ", output.numel(),
-      " elements, expected ", size_, " ranks x ", input.numel());
+      output.numel() == input.numel() * size_, "all_gather output tensor has ", output.numel(), " elements, expected ",
+      size_, " ranks x ", input.numel());
   return collective(Op::all_gather, input, {whole(input)}, {equal_parts(output, size_, "all_gather output")});
 }
 
@@ -379,8 +376,7 @@ TensorCollective ProcessGroupNeuron::scattering(
   TORCH_CHECK_VALUE(
       input.numel() == output.numel() * size_, "reduce_scatter input tensor has ", input.numel(),
       " elements, expected ", size_, " ranks x ", output.numel());
-  return reduction(
-      Op::reduce_scatter, reduce_op, {equal_parts(input, size_, "reduce_scatter input")}, {whole(output)});
+  return reduction(Op::reduce_scatter, reduce_op, {equal_parts(input, size_, "reduce_scatter input")}, {whole(output)});
 }
 
 // ---- transfers
@@ -404,8 +400,7 @@ WorkPtr ProcessGroupNeuron::send(Tensors& tensors, int to, int tag) {
   auto lent = lend(tensor, PointToPoint::is_large(tensor.nbytes()), /*filled=*/true);
   transfers_->send(
       {to, tag, tensor.scalar_type(), buffer_of(lent), stream_time(current_stream(device_)),
-       deadline(c10d::kUnsetTimeout),
-       [work, lent, record](std::exception_ptr error, int, double end) {
+       deadline(c10d::kUnsetTimeout), [work, lent, record](std::exception_ptr error, int, double end) {
          Recorder::instance().end(record, at(end));
          work->complete(error, end);
        }});
@@ -423,7 +418,8 @@ WorkPtr ProcessGroupNeuron::recvAnysource(Tensors& tensors, int tag) {
 
 WorkPtr ProcessGroupNeuron::receive(OpType type, const char* title, Tensors& tensors, int from, int tag) {
   const at::Tensor& tensor = single(tensors, "recv");
-  auto work = c10::make_intrusive<Work>(rank_, type, sequence_number_.load(), title, tensors, tensors, stream_, followed_);
+  auto work =
+      c10::make_intrusive<Work>(rank_, type, sequence_number_.load(), title, tensors, tensors, stream_, followed_);
   auto record = begin_transfer("recv", "<-", from, tensors);
   auto lent = lend(tensor, /*in_hbm=*/false, /*filled=*/false);
   transfers_->receive(

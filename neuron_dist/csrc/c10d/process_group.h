@@ -51,8 +51,7 @@ class ProcessGroupNeuron : public c10d::Backend {
   WorkPtr gather(TensorLists& outputs, Tensors& inputs, const c10d::GatherOptions& opts) override;
   WorkPtr scatter(Tensors& outputs, TensorLists& inputs, const c10d::ScatterOptions& opts) override;
   WorkPtr reduce_scatter(Tensors& outputs, TensorLists& inputs, const c10d::ReduceScatterOptions& opts) override;
-  WorkPtr _reduce_scatter_base(
-      at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& opts) override;
+  WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& opts) override;
   WorkPtr reduce_scatter_tensor_coalesced(
       Tensors& outputs, Tensors& inputs, const c10d::ReduceScatterOptions& opts) override;
   WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& opts) override;
@@ -110,8 +109,7 @@ class ProcessGroupNeuron : public c10d::Backend {
   void run_callbacks_first();
   void report_invalid(const std::string& why);
   TensorCollective gathering(const at::Tensor& output, const at::Tensor& input) const;
-  TensorCollective scattering(
-      const at::Tensor& output, const at::Tensor& input, const c10d::ReduceOp& reduce_op) const;
+  TensorCollective scattering(const at::Tensor& output, const at::Tensor& input, const c10d::ReduceOp& reduce_op) const;
   void check_peer(int rank, const char* what) const;
   WorkPtr receive(c10d::OpType type, const char* title, Tensors& tensors, int from, int tag);
   std::shared_ptr<Record> begin_transfer(const char* op, const char* arrow, int peer, const Tensors& tensors);

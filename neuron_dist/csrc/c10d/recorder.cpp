@@ -20,8 +20,7 @@ namespace {
 using FlightRecorder = c10d::FlightRecorder<HostEvent>;
 
 int64_t now() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::system_clock::now().time_since_epoch())
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch())
       .count();
 }
 
@@ -42,8 +41,9 @@ void Recorder::add_group(const Group& group, std::vector<uint64_t> global_ranks)
 }
 
 std::shared_ptr<Record> Recorder::begin(
-    const Group& group, const char* op, const std::string& flight_op, uint64_t sequence_number, const std::vector<at::Tensor>& inputs,
-    const std::vector<at::Tensor>& outputs, std::chrono::milliseconds timeout, bool is_transfer) {
+    const Group& group, const char* op, const std::string& flight_op, uint64_t sequence_number,
+    const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& outputs, std::chrono::milliseconds timeout,
+    bool is_transfer) {
   auto record = std::make_shared<Record>();
   record->group = std::get<0>(group.name);
   record->op = op;

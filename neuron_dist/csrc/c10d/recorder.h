@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include <torch/csrc/distributed/c10d/FlightRecorder.hpp>
 #include <torch/csrc/utils/pybind.h>
+#include <torch/csrc/distributed/c10d/FlightRecorder.hpp>
 
 #include "csrc/fabric/communicator.h"
 
@@ -48,8 +48,9 @@ class Recorder {
   void add_group(const Group& group, std::vector<uint64_t> global_ranks);
   // `flight_op`: as torch's analyzer names it; empty where it has no name for the operation.
   std::shared_ptr<Record> begin(
-      const Group& group, const char* op, const std::string& flight_op, uint64_t sequence_number, const std::vector<at::Tensor>& inputs,
-      const std::vector<at::Tensor>& outputs, std::chrono::milliseconds timeout, bool is_transfer);
+      const Group& group, const char* op, const std::string& flight_op, uint64_t sequence_number,
+      const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& outputs, std::chrono::milliseconds timeout,
+      bool is_transfer);
   void start(Record& record); // it leaves the queue
   void end(const std::shared_ptr<Record>& record, const Outcome& outcome);
 

@@ -55,9 +55,7 @@ void give_back(const at::Tensor& tensor, const at::Tensor& lent) {
   tensor.copy_(lent);
 }
 
-Buffer buffer_of(const at::Tensor& lent) {
-  return {static_cast<char*>(lent.mutable_data_ptr()), lent.nbytes()};
-}
+Buffer buffer_of(const at::Tensor& lent) { return {static_cast<char*>(lent.mutable_data_ptr()), lent.nbytes()}; }
 
 Outcome TensorCollective::run(Communicator& communicator, double ready, const Deadline& deadline) {
   // Sizes first: they decide which buffers peers touch.

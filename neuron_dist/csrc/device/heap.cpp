@@ -121,8 +121,8 @@ Block* Heap::commit_segment(Pool pool, size_t bytes) {
   return new Block{address, bytes, pool};
 }
 
-// A segment that ends in a free block too small for the request, made larger by what lies behind it; else null. What the
-// ends of segments leave over would otherwise be lost when the device is nearly full.
+// A segment that ends in a free block too small for the request, made larger by what lies behind it; else null. What
+// the ends of segments leave over would otherwise be lost when the device is nearly full.
 Block* Heap::grow_segment(Pool pool, size_t rounded) {
   for (Block* block : free_blocks(pool)) {
     const auto range = unreserved_.find(block->address + block->size);

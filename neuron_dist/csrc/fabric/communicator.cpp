@@ -238,7 +238,7 @@ void Communicator::find_buffers(const Collective& call, bool inlined, BufferTabl
 }
 
 void Communicator::wait_for(
-    Barrier& barrier, std::atomic<uint32_t> RankState::*progress, const char* what, const Deadline& deadline) {
+    Barrier& barrier, std::atomic<uint32_t> RankState::* progress, const char* what, const Deadline& deadline) {
   const bool arriving = progress == &RankState::arrived;
   const uint32_t number = arriving ? call_ : departures_;
   auto where = [&] { return "collective #" + std::to_string(call_) + " of " + group_label(); };
@@ -272,8 +272,7 @@ void Communicator::fail(const std::string& reason) {
 
 void Communicator::check() const {
   const GroupState& group = control_.group();
-  TORCH_CHECK_WITH(
-      DistBackendError, group.failed.load(std::memory_order_acquire) != kFailureWritten, group.failure);
+  TORCH_CHECK_WITH(DistBackendError, group.failed.load(std::memory_order_acquire) != kFailureWritten, group.failure);
   TORCH_CHECK_WITH(
       DistBackendError, control_.rank(rank_).closed.load(std::memory_order_acquire) == 0, group_label(),
       " has been destroyed on this rank");
@@ -309,7 +308,8 @@ std::string Communicator::cannot_answer(int rank) const {
   if (rank == rank_) return {};
   const auto pid = " (pid " + std::to_string(peers_[rank]->pid()) + ") ";
   if (peers_[rank]->dead()) return rank_name(rank) + pid + peers_[rank]->describe_death();
-  if (control_.rank(rank).closed.load(std::memory_order_acquire)) return rank_name(rank) + pid + "has destroyed the group";
+  if (control_.rank(rank).closed.load(std::memory_order_acquire))
+    return rank_name(rank) + pid + "has destroyed the group";
   return {};
 }
 

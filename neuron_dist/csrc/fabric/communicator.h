@@ -93,7 +93,8 @@ class Communicator {
   Outcome outcome(const Prepared& prepared) const;
   void arrive();
   void depart();
-  void wait_for(Barrier& barrier, std::atomic<uint32_t> RankState::*progress, const char* what, const Deadline& deadline);
+  void wait_for(
+      Barrier& barrier, std::atomic<uint32_t> RankState::* progress, const char* what, const Deadline& deadline);
   bool all_inlined() const;
   void find_buffers(const Collective& call, bool inlined, BufferTable& inputs, BufferTable& outputs);
 
