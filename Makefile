@@ -29,7 +29,7 @@ install: .venv/install.stamp
 .venv/torch.stamp:
 	$(PYTHON) -m venv .venv
 	$(PIP) $(PIP_ARGS) "$(TORCH)" numpy
-	$(PIP) "setuptools>=77" wheel ninja
+	$(PIP) "setuptools>=77" wheel ninja nlohmann-json
 	touch $@
 
 .venv/install.stamp: .venv/torch.stamp pyproject.toml setup.py $(CSRC)

@@ -1,5 +1,6 @@
 """Maps the folders at the root into ``neuron_dist.*`` and builds the native module ``neuron_dist._C``."""
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import torch
@@ -17,6 +18,14 @@ WARNINGS = ["-Wall", "-Wextra", "-Wno-unused-parameter", "-Wno-maybe-uninitializ
 
 def native_files(pattern: str) -> list[str]:
     return sorted(str(path) for path in Path("neuron_dist/csrc").rglob(pattern))
+
+
+def json_headers() -> str:
+    """A header library that torch's flight recorder includes and torch's wheel leaves out."""
+    found = find_spec("nlohmann_json")
+    if found is None:
+        raise SystemExit("building neuron-dist needs the headers of nlohmann-json: pip install nlohmann-json")
+    return str(Path(found.submodule_search_locations[0]) / "include")
 
 
 class IncrementalBuild(BuildExtension):
@@ -40,7 +49,7 @@ setup(
             "neuron_dist._C",
             sources=native_files("*.cpp"),
             depends=native_files("*.h"),  # which also brings them into the sdist
-            include_dirs=[str(Path("neuron_dist").resolve())],
+            include_dirs=[str(Path("neuron_dist").resolve()), json_headers()],
             define_macros=[("NEURON_BUILT_FOR_TORCH", f'"{torch.__version__}"')],
             extra_compile_args=["-O3", "-g0", "-fvisibility=hidden", *WARNINGS],
         )

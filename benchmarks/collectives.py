@@ -27,7 +27,9 @@ def parse_size(text: str) -> int:
     return int(text[:-1]) * units[text[-1]] if text[-1] in units else int(text)
 
 
-def make_call(op: str, count: int, dtype: torch.dtype, device: str, group: dist.ProcessGroup) -> Callable[[], object]:
+def make_call(
+    op: str, count: int, dtype: torch.dtype, device: str, group: dist.ProcessGroup
+) -> Callable[[], object]:
     """One call of ``op`` on ``count`` elements; they are rounded up to a multiple of the ranks."""
     size = group.size()
     part = -(-count // size)
@@ -96,9 +98,13 @@ def report(op: str, size: str, ranks: int, times: dict[str, float], as_json: boo
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.collectives", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.collectives", description=__doc__.splitlines()[0]
+    )
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4, 8])
-    parser.add_argument("--ops", nargs="+", choices=OPS, default=["all_reduce", "all_gather", "reduce_scatter"])
+    parser.add_argument(
+        "--ops", nargs="+", choices=OPS, default=["all_reduce", "all_gather", "reduce_scatter"]
+    )
     parser.add_argument("--sizes", nargs="+", default=SIZES)
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--json", action="store_true")

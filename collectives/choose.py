@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ..topology import Group
-from .build import POINT_TO_POINT, algorithm_names, build
+from .build import POINT_TO_POINT, algorithm_names, build, find
 from .errors import CollectiveError, Unsupported
 from .ops import OPS
 from .price import Profile, profile
@@ -45,6 +45,19 @@ def parse_selection(text: str) -> dict[str, list[Rule]]:
     if not rules:
         raise CollectiveError(f"selection {text!r}: empty; expected such as {NEURON.split()[0]}, or neuron")
     return rules
+
+
+def parse_rules(selection: str) -> dict[str, list[Rule]]:
+    """The rules of a selection string. A lone algorithm, by name or ``file.py:function``, is for every op and size.
+
+    Raises CollectiveError if it makes no sense.
+    """
+    if not selection:
+        return {}
+    if "=" in selection or selection in SELECTIONS:
+        return parse_selection(selection)
+    find(selection)
+    return {op: [Rule(selection, 0, float("inf"))] for op in OPS}
 
 
 def _rule(part: str, item: str) -> Rule:

@@ -51,6 +51,7 @@ class _Sums:
     def __init__(self, ranks: int):
         self.parts: list[tuple[int, int] | None] = [None] * ranks
         self.depth = [0] * ranks
+        self.lowest = list(range(ranks))  # the lowest rank in the sum
         self._known: dict[tuple[int, int], int] = {}
 
     def add(self, left: int, right: int) -> int:
@@ -59,6 +60,7 @@ class _Sums:
             node = self._known[left, right] = len(self.parts)
             self.parts.append((left, right))
             self.depth.append(1 + max(self.depth[left], self.depth[right]))
+            self.lowest.append(min(self.lowest[left], self.lowest[right]))
         return node
 
     def program(self, node: int) -> np.ndarray:
@@ -106,14 +108,13 @@ def _run_step(schedule: Schedule, step: int, held: np.ndarray, sums: _Sums) -> N
     src, dst, reduces = schedule.src[row], schedule.dst[row], schedule.reduce[row]
     arriving, own = held[src, chunk], held[dst, chunk]
     held[dst[~reduces], chunk[~reduces]] = arriving[~reduces]
-    operands: dict[tuple[int, int], list[tuple[int, int]]] = {}
-    columns = (column[reduces].tolist() for column in (dst, chunk, src, arriving, own))
-    for to, c, source, node, mine in zip(*columns, strict=True):
-        terms = operands.setdefault((to, c), [(to, mine)] if mine >= 0 else [])
-        terms.append((source, node))
+    operands: dict[tuple[int, int], list[int]] = {}
+    columns = (column[reduces].tolist() for column in (dst, chunk, arriving, own))
+    for to, c, node, mine in zip(*columns, strict=True):
+        operands.setdefault((to, c), [mine] if mine >= 0 else []).append(node)
     for (to, c), terms in operands.items():
-        terms.sort()
-        total = terms[0][1]
-        for _, node in terms[1:]:
+        terms.sort(key=sums.lowest.__getitem__)
+        total = terms[0]
+        for node in terms[1:]:
             total = sums.add(total, node)
         held[to, c] = total

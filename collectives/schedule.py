@@ -6,7 +6,8 @@ Transfers of one step run at once:
 
 - every transfer reads what its source held when the step began;
 - all that arrives for one chunk at one rank in a step, with what the rank holds already, is summed left to
-  right in the order of the ranks it comes from. So two ranks that exchange partial sums get the same bits.
+  right, each term in the place of the lowest rank it contains. That does not depend on who adds: two ranks
+  that exchange partial sums get the same bits.
 
 Chunks are named in whatever order suits the algorithm, so that what moves together is one interval. Where
 chunk c lies is said by ``start`` and ``width``, in units of which the space has ``units``: for n elements,

@@ -7,11 +7,33 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 
 import torch.distributed as dist
+from neuron_dist.collectives.choose import parse_rules
+from neuron_dist.topology import load
 from torch.distributed import run as torchrun
 from torch.distributed.elastic.multiprocessing import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, record
 from torch.distributed.elastic.rendezvous import RendezvousError
 from torch.distributed.elastic.rendezvous.utils import parse_rendezvous_endpoint
+
+from neuron_dist.timeline import merge_traces
+
+# Flags of our own and the variables that workers read; a flag wins over the environment.
+FABRIC_FLAGS = {
+    "--topology": (
+        "NEURON_SIM_TOPOLOGY",
+        "instance type, file or inline spec, such as trn2.48xlarge or torus:4x4",
+    ),
+    "--algorithm": (
+        "NEURON_SIM_ALGORITHM",
+        "algorithm, file.py:function, or selection string by op and size",
+    ),
+    "--reduction": (
+        "NEURON_SIM_REDUCTION",
+        "schedule (round at each hop, as the wire) or exact (round once)",
+    ),
+    "--lint": ("NEURON_SIM_LINT", "warn, error or off for groups that the fabric would refuse"),
+    "--trace": ("NEURON_SIM_TRACE", "folder for a timeline of the job, merged over its ranks"),
+}
 
 
 def get_args_parser() -> ArgumentParser:
@@ -22,6 +44,9 @@ def get_args_parser() -> ArgumentParser:
     parser = torchrun.get_args_parser()
     parser.prog = "neuronrun"
     parser.description = "Start a distributed job on the simulated neuron devices. Takes what torchrun takes."
+    fabric = parser.add_argument_group("the simulated fabric")
+    for flag, (variable, text) in FABRIC_FLAGS.items():
+        fabric.add_argument(flag, default=None, help=f"{text} (sets {variable})")
     return parser
 
 
@@ -35,6 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _check(args)
         _choose_port(args)
         _choose_threads(args)
+        _choose_fabric(args)
     except ValueError as error:
         return _fail(error, 2)
     try:
@@ -44,6 +70,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except (SignalException, RendezvousError, dist.DistError, ValueError, AssertionError) as error:
         return _fail(error, 1)
+    finally:
+        if args.trace:
+            print(f"neuronrun: trace written to {merge_traces(args.trace)}", file=sys.stderr)
     return 0
 
 
@@ -91,3 +120,27 @@ def _choose_threads(args: Namespace) -> None:
     workers = torchrun.determine_local_world_size(args.nproc_per_node)
     if workers > 1:
         os.environ.setdefault("OMP_NUM_THREADS", str(max(1, len(os.sched_getaffinity(0)) // workers)))
+
+
+def _choose_fabric(args: Namespace) -> None:
+    """Hand our own flags to the workers, after a look at what they would refuse one by one."""
+    if args.topology:
+        topology = load(args.topology)
+        workers = torchrun.determine_local_world_size(args.nproc_per_node)
+        if workers * torchrun.parse_min_max_nnodes(args.nnodes)[1] > topology.cores:
+            raise ValueError(
+                f"--topology {args.topology}: {topology.cores} cores, too few for the job's ranks"
+            )
+    if args.algorithm:
+        parse_rules(args.algorithm)
+    for flag, choices in (("reduction", ("schedule", "exact")), ("lint", ("warn", "error", "off"))):
+        value = getattr(args, flag)
+        if value is not None and value not in choices:
+            raise ValueError(f"--{flag} {value}: expected one of {', '.join(choices)}")
+    if args.trace:
+        args.trace = os.path.abspath(args.trace)
+        os.makedirs(args.trace, exist_ok=True)
+    for flag, (variable, _) in FABRIC_FLAGS.items():
+        value = getattr(args, flag.removeprefix("--"))
+        if value is not None:
+            os.environ[variable] = value

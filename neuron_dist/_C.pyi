@@ -1,13 +1,72 @@
-from typing import Any
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from enum import Enum
 
+import numpy as np
 import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import Backend, Store
 
-built_for_torch: str
-
+# The device.
 def configure_devices(count: int, capacity: int, initial: int) -> None: ...
 def check_not_forked() -> None: ...
 def is_in_bad_fork() -> bool: ...
 def default_generator(device: int) -> torch.Generator: ...
 def default_stream(device: int) -> torch.Stream: ...
 def set_memory_fraction(device: int, fraction: float) -> None: ...
-def __getattr__(name: str) -> Any: ...  # the process group's part
+
+# The process group.
+class ProcessGroupNeuron(Backend):
+    class Options(Backend.Options):
+        topology: str
+        algorithm: str
+        reduction: str
+        def __init__(
+            self, timeout: timedelta = ..., *, topology: str = "", algorithm: str = "", reduction: str = ""
+        ) -> None: ...
+        def __copy__(self) -> ProcessGroupNeuron.Options: ...
+        def __deepcopy__(self, memo: dict[int, object]) -> ProcessGroupNeuron.Options: ...
+
+    def __init__(self, store: Store, rank: int, size: int, options: Options) -> None: ...
+    @property
+    def options(self) -> Options: ...
+    def leave(self) -> None: ...
+    def perform_nocolor_split(self, device: torch.device) -> None: ...
+
+class ReductionOrders:
+    def __init__(
+        self,
+        units: int,
+        begins: np.ndarray,
+        ends: np.ndarray,
+        which: np.ndarray,
+        programs: Sequence[Sequence[int]],
+    ) -> None: ...
+
+class Plan:
+    def __init__(
+        self, algorithm: str, steps: int, seconds: float, orders: ReductionOrders | None
+    ) -> None: ...
+    @property
+    def algorithm(self) -> str: ...
+    @property
+    def steps(self) -> int: ...
+    @property
+    def seconds(self) -> float: ...
+
+class Op(Enum):
+    all_reduce = ...
+    reduce = ...
+    reduce_scatter = ...
+
+def set_planner_factory(
+    factory: Callable[[ProcessGroupNeuron.Options, list[int]], object] | None,
+) -> None: ...
+def execute_locally(
+    op: Op,
+    reduce_op: dist.ReduceOp | dist.ReduceOp.RedOpType,
+    root: int,
+    inputs: Sequence[Sequence[torch.Tensor]],
+    outputs: Sequence[Sequence[torch.Tensor]],
+    orders: ReductionOrders | None,
+) -> None: ...

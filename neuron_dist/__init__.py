@@ -8,12 +8,18 @@ from importlib import import_module
 
 __version__ = "0.1.0"
 
-_LAZY = {"Options": "neuron_dist.process_group"}
+_LAZY = {
+    "Options": "neuron_dist.process_group",
+    "flight_recorder_dump": "neuron_dist.flight_recorder",
+    "simulated_time": "neuron_dist.clock",
+    "trace": "neuron_dist.timeline",
+}
 
-__all__ = ["Options"]
+__all__ = list(_LAZY)
 
 
 def __getattr__(name: str) -> object:
     if name in _LAZY:
-        return getattr(import_module(_LAZY[name]), name)
+        value = globals()[name] = getattr(import_module(_LAZY[name]), name)
+        return value
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,10 +1,12 @@
 """Entry point `torch.backends`: runs at the end of `import torch` and brings the device and the backend."""
 
 import importlib.util
+import mmap
 import multiprocessing
 import os
 import warnings
 
+BUILD_MARK = b"neuron-dist built for torch "  # as in module.cpp
 REBUILD = "pip install --no-build-isolation --force-reinstall --no-deps neuron-dist"
 
 
@@ -29,9 +31,11 @@ def autoload() -> None:
 def _register() -> None:
     from neuron_dist.device.registration import register_device
     from neuron_dist.process_group import register_backend
+    from neuron_dist.stand_in import install
 
     register_device()
     register_backend()
+    install()
 
 
 def _check_free() -> None:
@@ -51,17 +55,30 @@ def _check_free() -> None:
 def _check_native_module() -> None:
     import torch
 
+    built_for = _torch_of_native_module()
+    if built_for != torch.__version__:
+        raise _StepAside(
+            f"its native module was built for torch {built_for}, not {torch.__version__}. "
+            f"Rebuild it: {REBUILD}"
+        )
     try:
-        from neuron_dist import _C
+        import neuron_dist._C  # noqa: F401
     except ImportError as error:
         raise _StepAside(
             f"its native module does not load in torch {torch.__version__} ({error}). Rebuild it: {REBUILD}"
         ) from error
-    if _C.built_for_torch != torch.__version__:
-        raise _StepAside(
-            f"its native module was built for torch {_C.built_for_torch}, not {torch.__version__}. "
-            f"Rebuild it: {REBUILD}"
-        )
+
+
+def _torch_of_native_module() -> str:
+    """The torch it was built for, by a mark in its file: loading it into another torch may crash."""
+    spec = importlib.util.find_spec("neuron_dist._C")
+    if spec is None or spec.origin is None:
+        raise _StepAside(f"its native module is missing. Build it: {REBUILD}")
+    with open(spec.origin, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        mark = content.find(BUILD_MARK)
+        if mark < 0:
+            return "an unknown version"
+        return content[mark + len(BUILD_MARK) : content.find(b"\0", mark)].decode()
 
 
 def _warn(reason: str) -> None:

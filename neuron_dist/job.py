@@ -17,7 +17,9 @@ def job_topology(world_size: int, spec: str = "", env: Mapping[str, str] = os.en
     """
     topology = load(spec or env.get("NEURON_SIM_TOPOLOGY") or _smallest(world_size))
     if topology.cores < world_size:
-        raise TopologyError(f"{topology.name} has {topology.cores} cores, too few for a job of {world_size} ranks")
+        raise TopologyError(
+            f"{topology.name} has {topology.cores} cores, too few for a job of {world_size} ranks"
+        )
     return topology
 
 

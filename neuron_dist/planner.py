@@ -10,24 +10,56 @@ import numpy as np
 import torch.distributed as dist
 
 from neuron_dist import _C
-from neuron_dist.collectives import OPS, Profile, Schedule, Unsupported, parse_selection, profiles, reduction_order
-from neuron_dist.collectives.build import find
-from neuron_dist.collectives.choose import SELECTIONS, Rule
+from neuron_dist.collectives import (
+    OPS,
+    Profile,
+    Schedule,
+    Unsupported,
+    profiles,
+    reduction_order,
+)
+from neuron_dist.collectives.choose import parse_rules
+from neuron_dist.group_lint import check_group
 from neuron_dist.job import job_topology
 from neuron_dist.topology import Group, Topology
 
 REDUCTIONS = ("schedule", "exact")
 
 
-def make_planner(options: "_C.ProcessGroupNeuron.Options", ranks: list[int]) -> "tuple[Planner, bool]":
-    """The planner of a group of global ``ranks``, and whether its sums round at each step as the wire would."""
+def make_planner(
+    options: "_C.ProcessGroupNeuron.Options", ranks: list[int], rank: int
+) -> "tuple[Planner, bool]":
+    """The planner of a group of global ``ranks``, and whether its sums round at each step as the wire would.
+
+    ``rank``: this process's in the group. Warns, or raises FabricError, if the fabric would refuse the group.
+    """
     world_size = dist.get_world_size() if dist.is_initialized() else len(ranks)
     topology = job_topology(world_size, options.topology)
+    check_group(topology, ranks, rank)
     selection = options.algorithm or os.environ.get("NEURON_SIM_ALGORITHM", "")
     reduction = options.reduction or os.environ.get("NEURON_SIM_REDUCTION", "schedule")
     if reduction not in REDUCTIONS:
         raise ValueError(f"reduction={reduction!r}: expected one of {', '.join(REDUCTIONS)}")
-    return Planner(topology, ranks, selection, reduction), reduction == "schedule"
+    planner = Planner(topology, ranks, selection, reduction)
+    if rank == 0:
+        _planners[options.group_name] = planner
+    return planner, reduction == "schedule"
+
+
+_planners: "dict[str, Planner]" = {}  # by the name of the groups of which this process is the first rank
+
+
+def busy_links(group: str, op: str, algorithm: str, size: int) -> list[tuple[int, str, float]]:
+    """Links that a collective of ``size`` bytes uses, as (number, name, seconds of traffic on it).
+
+    Empty except on the group's first rank, and for an op that no schedule stands behind.
+    """
+    planner = _planners.get(group)
+    if planner is None or op not in OPS or not algorithm:
+        return []
+    candidates = _candidates(op, planner.topology, planner.cores, (algorithm,), 0, ())
+    load = candidates[algorithm].link_total * size * 1e-6
+    return [(int(i), planner.topology.link_name(int(i)), float(load[i])) for i in np.flatnonzero(load)]
 
 
 class Planner:
@@ -37,7 +69,9 @@ class Planner:
     chunk in the order of the schedule, "exact" in rank order.
     """
 
-    def __init__(self, topology: Topology, cores: list[int], selection: str = "", reduction: str = "schedule") -> None:
+    def __init__(
+        self, topology: Topology, cores: list[int], selection: str = "", reduction: str = "schedule"
+    ) -> None:
         self.topology = topology
         self.cores = tuple(cores)
         self.rules = parse_rules(selection)
@@ -51,31 +85,25 @@ class Planner:
         profile = self.choose(op, size, root if OPS[op].rooted else 0, pairs)
         price = profile.price(size)
         sums = OPS[op].reduces and self.reduction == "schedule"
-        return _C.Plan(price.algorithm, price.steps, price.time_us * 1e-6, native_orders(profile.schedule) if sums else None)
+        return _C.Plan(
+            price.algorithm,
+            price.steps,
+            price.time_us * 1e-6,
+            native_orders(profile.schedule) if sums else None,
+        )
 
     def choose(self, op: str, size: int, root: int, pairs: tuple[tuple[int, int], ...] = ()) -> Profile:
         """The algorithm that runs: by the first rule that covers the size and can serve, else the cheapest."""
         for rule in self.rules.get(op, ()):
             if rule.low <= size < rule.high:
                 try:
-                    return _candidates(op, self.topology, self.cores, (rule.algorithm,), root, pairs)[rule.algorithm]
+                    return _candidates(op, self.topology, self.cores, (rule.algorithm,), root, pairs)[
+                        rule.algorithm
+                    ]
                 except Unsupported:
                     continue
         candidates = _candidates(op, self.topology, self.cores, None, root, pairs)
         return min(candidates.values(), key=lambda profile: profile.price(size).time_us)
-
-
-def parse_rules(selection: str) -> dict[str, list[Rule]]:
-    """The rules of a selection string. A lone algorithm, by name or ``file.py:function``, is for every op and size.
-
-    Raises CollectiveError if it makes no sense.
-    """
-    if not selection:
-        return {}
-    if "=" in selection or selection in SELECTIONS:
-        return parse_selection(selection)
-    find(selection)
-    return {op: [Rule(selection, 0, float("inf"))] for op in OPS}
 
 
 @lru_cache(maxsize=256)

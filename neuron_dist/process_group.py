@@ -1,6 +1,7 @@
 """The torch.distributed backend ``neuron``: its options and its registration."""
 
 import atexit
+import os
 import weakref
 
 import torch.distributed as dist
@@ -8,6 +9,7 @@ import torch.distributed as dist
 from neuron_dist import _C
 from neuron_dist._C import ProcessGroupNeuron
 from neuron_dist.device.runtime import _lazy_init
+from neuron_dist.timeline import trace_until_exit
 
 Options = ProcessGroupNeuron.Options
 
@@ -17,6 +19,8 @@ _groups: "weakref.WeakSet[ProcessGroupNeuron]" = weakref.WeakSet()
 def register_backend() -> None:
     """Make ``init_process_group("neuron")`` work. One backend object serves a group's neuron and CPU tensors."""
     _C.set_planner_factory(_make_planner)
+    if folder := os.environ.get("NEURON_SIM_TRACE"):
+        trace_until_exit(folder)
     dist.Backend.register_backend("neuron", _create, extended_api=True, devices=["neuron", "cpu"])
     # torch checks, for `new_group(backend="gloo")` beside a bound device, that gloo knows the device too. Its fake
     # backend registers itself, with a list of devices, when it is imported: now, so that it does not do so later.
@@ -28,7 +32,9 @@ def register_backend() -> None:
             devices.append("neuron")
 
 
-def _create(request: "dist.distributed_c10d._DistributedBackendOptions", options: Options | None) -> ProcessGroupNeuron:
+def _create(
+    request: "dist.distributed_c10d._DistributedBackendOptions", options: Options | None
+) -> ProcessGroupNeuron:
     _lazy_init()  # the device that is current now is where the group works
     chosen = Options(request.timeout) if options is None else options
     chosen.group_name = request.group_id
@@ -38,10 +44,10 @@ def _create(request: "dist.distributed_c10d._DistributedBackendOptions", options
     return group
 
 
-def _make_planner(options: Options, ranks: list[int]) -> object:
+def _make_planner(options: Options, ranks: list[int], rank: int) -> object:
     from neuron_dist.planner import make_planner  # when a group is made: `import torch` does not wait for it
 
-    return make_planner(options, ranks)
+    return make_planner(options, ranks, rank)
 
 
 @atexit.register

@@ -4,7 +4,9 @@ Slow and plain; it exists to hold the native executor, which evaluates the order
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache, reduce
 
+import numpy as np
 import torch
 
 from neuron_dist.collectives import Schedule
@@ -12,6 +14,30 @@ from neuron_dist.collectives.ops import ALL, holders
 
 Combine = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 Sends = list[tuple[int, torch.Tensor]]
+
+
+NOTHING = np.iinfo(np.int64).max
+
+
+@lru_cache(maxsize=8)
+def lowest_ranks(schedule: Schedule) -> list[np.ndarray]:
+    """Before each step, the lowest rank in what each rank holds of each chunk, or NOTHING; shape (ranks, chunks)."""
+    ranks = np.arange(schedule.ranks)[:, None]
+    before, _ = holders(schedule.op, schedule.ranks, schedule.root, schedule.pairs)
+    of_chunk = before[schedule.block]
+    states = [np.where((of_chunk == ALL) | (of_chunk == ranks), ranks, NOTHING)]
+    for step in range(schedule.steps):
+        old, new = states[-1], states[-1].copy()
+        rows = schedule.rows(step)
+        for row in range(rows.start, rows.stop):
+            source, target = schedule.src[row], schedule.dst[row]
+            chunks = slice(schedule.lo[row], schedule.hi[row])
+            arriving = old[source, chunks]
+            new[target, chunks] = (
+                np.minimum(new[target, chunks], arriving) if schedule.reduce[row] else arriving
+            )
+        states.append(new)
+    return states
 
 
 class Walk:
@@ -24,8 +50,7 @@ class Walk:
     def __init__(self, schedule: Schedule, rank: int, space: torch.Tensor, combine: Combine) -> None:
         self.schedule, self.rank, self.space, self.combine = schedule, rank, space, combine
         self.edges = schedule.elements(space.numel()).tolist()
-        before, _ = holders(schedule.op, schedule.ranks, schedule.root, schedule.pairs)
-        self.holds = [before[block] in (ALL, rank) for block in schedule.block]
+        self.lowest = lowest_ranks(schedule)
 
     def sends(self, step: int) -> Sends:
         """What the rank sends in a step, as (receiver, elements), one chunk each."""
@@ -38,23 +63,20 @@ class Walk:
         return [(int(self.schedule.src[row]), elements) for row, _, elements in self.arrived]
 
     def finish(self, step: int) -> None:
-        """Copy or combine what has arrived; sums go in the order of the ranks they come from."""
+        """Copy or combine what has arrived; terms are summed in the order of the lowest rank each contains."""
         terms: dict[int, list[tuple[int, torch.Tensor]]] = {}
         for row, chunk, elements in self.arrived:
             if self.schedule.reduce[row]:
-                terms.setdefault(chunk, []).append((int(self.schedule.src[row]), elements))
+                contains = int(self.lowest[step][self.schedule.src[row], chunk])
+                terms.setdefault(chunk, []).append((contains, elements))
             else:
                 self.chunk(chunk).copy_(elements)
-                self.holds[chunk] = True
         for chunk, others in terms.items():
-            if self.holds[chunk]:
-                others.append((self.rank, self.chunk(chunk).clone()))
-            ordered = [elements for _, elements in sorted(others, key=lambda term: term[0])]
-            total = ordered[0]
-            for elements in ordered[1:]:
-                total = self.combine(total, elements)
-            self.chunk(chunk).copy_(total)
-            self.holds[chunk] = True
+            own = int(self.lowest[step][self.rank, chunk])
+            if own != NOTHING:
+                others.append((own, self.chunk(chunk).clone()))
+            first, *rest = (elements for _, elements in sorted(others, key=lambda term: term[0]))
+            self.chunk(chunk).copy_(reduce(self.combine, rest, first))
 
     def chunk(self, index: int) -> torch.Tensor:
         begin, end = self.edges[index]

@@ -44,7 +44,7 @@ def grid(topology: Topology) -> str:
 
 
 def positions(topology: Topology) -> np.ndarray:
-    """Where each chip, then each switch, is drawn: (x, y). Switches lie below their chips, larger ones lower."""
+    """Where each chip, then each switch, is drawn: (x, y). Switches lie below, larger ones lower."""
     *outer, columns = topology.dims
     rows = outer[-1] if outer else 1
     plane, place = np.divmod(np.arange(topology.chips), rows * columns)

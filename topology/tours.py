@@ -19,6 +19,7 @@ def tour(topology: Topology, chips: np.ndarray) -> np.ndarray:
     a, b = np.divmod(np.arange(n * n), n)
     cores = chips * topology.cores_per_chip
     hops = routes(topology, cores[a], cores[b]).hops.reshape(n, n)
+    hops = np.maximum(hops, hops.T)  # around faults the ways there and back may differ
     order = _hamiltonian_cycle(hops == 1) or _two_opt(hops, _nearest_neighbour(hops))
     return chips[order]
 

@@ -52,6 +52,7 @@ def _wires(group: Group, chips: np.ndarray) -> tuple[list[list[int]], np.ndarray
     row, link, _ = paths.expand(np.arange(p * p))
     np.minimum.at(speed, row, group.topology.link_gbps[link])
     hops = paths.hops.reshape(p, p)
+    hops = np.maximum(hops, hops.T)  # around faults the ways there and back may differ
     far = 1
     while True:
         linked = (hops <= far) & (hops > 0)

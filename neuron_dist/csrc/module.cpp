@@ -5,7 +5,8 @@
 #include "csrc/device/bindings.h"
 
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
-  m.attr("built_for_torch") = NEURON_BUILT_FOR_TORCH;
+  // autoload.py looks for this text in the file before it loads it into a torch that may be another.
+  m.doc() = "neuron-dist built for torch " NEURON_BUILT_FOR_TORCH;
   neuron::bind_device(m);
   neuron::bind_c10d(m);
 }

@@ -106,4 +106,13 @@ __all__ = [
 def __getattr__(name: str) -> object:
     if name == "_initialized":  # read as an attribute by torch's activation checkpointing
         return is_initialized()
+    if name in (
+        "Scheduling",
+        "PythonWrapperCodegen",
+        "CppWrapperCodegen",
+        "WrapperFxCodegen",
+    ):  # read by inductor
+        from neuron_dist.device.inductor import CodeGeneration
+
+        return CodeGeneration
     raise AttributeError(f"module 'torch.neuron' has no attribute {name!r}")

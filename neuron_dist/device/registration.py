@@ -10,6 +10,8 @@ from torch.utils.backend_registration import (
 )
 
 from neuron_dist.device import runtime
+from neuron_dist.device.dlpack import teach_dlpack
+from neuron_dist.device.sharing import teach_pickler
 
 
 def register_device() -> None:
@@ -22,4 +24,6 @@ def register_device() -> None:
     generate_methods_for_privateuse1_backend(
         for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=True
     )
+    teach_dlpack()
+    teach_pickler()
     importlib.import_module("neuron_dist.device")

@@ -13,7 +13,13 @@ _configured: tuple[str | None, ...] | None = (
 )
 _error: str | None = None  # what is wrong with it
 
-_VARIABLES = ("NEURON_RT_VISIBLE_CORES", "NEURON_RT_NUM_CORES", "NEURON_SIM_HBM", "LOCAL_RANK")
+_VARIABLES = (
+    "NEURON_RT_VISIBLE_CORES",
+    "NEURON_RT_NUM_CORES",
+    "NEURON_SIM_HBM",
+    "NEURON_SIM_TOPOLOGY",
+    "LOCAL_RANK",
+)
 
 
 def configure() -> None:

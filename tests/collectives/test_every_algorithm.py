@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from neuron_dist.collectives import (
     OPS,
@@ -14,8 +14,8 @@ from neuron_dist.collectives import (
     reduction_order,
     verify,
 )
-from neuron_dist.topology import Group, Topology, load
-from neuron_dist.topology.faults import link_down
+from neuron_dist.topology import Group, Topology, TopologyError, load, routes
+from neuron_dist.topology.faults import link_down, link_late
 from walk import evaluate, inputs, must_hold, walk
 
 # What every group can ask for, whatever its shape and size.
@@ -53,10 +53,24 @@ SPECS = st.one_of(
 )
 
 
+def connected(topology: Topology) -> bool:
+    try:
+        routes(topology, np.zeros(topology.cores, np.int64), np.arange(topology.cores))
+    except TopologyError:
+        return False
+    return True
+
+
 @st.composite
 def groups(draw: st.DrawFn, most: int = 20) -> Group:
     topology = load(draw(SPECS))
     cores = topology.cores
+    for link in draw(
+        st.lists(st.integers(0, max(0, len(topology.links) - 1)), max_size=2 * (len(topology.links) > 0))
+    ):
+        ends = int(topology.links.src[link]), int(topology.links.dst[link])
+        topology = draw(st.sampled_from([link_down(topology, *ends), link_late(topology, *ends, 2.0)]))
+    assume(connected(topology))
     kind = draw(st.sampled_from(["first", "strided", "any", "all"]))
     if kind == "all" and cores <= 2 * most:
         return Group(topology)
@@ -176,6 +190,13 @@ def test_around_a_dead_link(algorithm: str) -> None:
 def test_neighbour_algorithms_use_single_wires(spec: str, algorithm: str) -> None:
     group = Group(load(spec))
     verify(build("all_reduce", algorithm, group), group, direct_links=True)
+
+
+@pytest.mark.parametrize("algorithm", ["rd", "swing", "rdh", "mesh", "mesh1", "ring", "tree"])
+def test_ranks_agree_on_bits_however_they_are_placed(algorithm: str) -> None:
+    """Partners need not meet in rank order: the sum must not depend on who is the lower of the two."""
+    group = Group(load("trn2.48xlarge"), np.random.default_rng(3).permutation(64)[:32])
+    check(build("all_reduce", algorithm, group), group, 64)
 
 
 def test_rdh_is_all_neighbours_on_fours() -> None:

@@ -26,9 +26,12 @@ def walk(schedule: Schedule, held: np.ndarray) -> np.ndarray:
     spans = schedule.elements(held.shape[1])
     before, _ = holders(schedule.op, schedule.ranks, schedule.root, schedule.pairs)
     has = np.array([[before[b] in (ALL, rank) for b in schedule.block] for rank in range(schedule.ranks)])
+    lowest = np.where(
+        has, np.arange(schedule.ranks)[:, None], schedule.ranks
+    )  # rank in what is held, by chunk
     held = held.copy()
     for step in range(schedule.steps):
-        old, had = held.copy(), has.copy()
+        old, had, low = held.copy(), has.copy(), lowest.copy()
         arriving: dict[tuple[int, int], list[int]] = {}
         rows = schedule.rows(step)
         for row in range(rows.start, rows.stop):
@@ -40,9 +43,11 @@ def walk(schedule: Schedule, held: np.ndarray) -> np.ndarray:
                     arriving.setdefault((dst, chunk), []).append(src)
                 else:
                     held[dst, first:last] = old[src, first:last]
+                    lowest[dst, chunk] = low[src, chunk]
         for (dst, chunk), sources in arriving.items():
             first, last = spans[chunk]
-            terms = sorted([*sources, dst] if had[dst, chunk] else sources)
+            terms = sorted([*sources, dst] if had[dst, chunk] else sources, key=lambda rank: low[rank, chunk])
+            lowest[dst, chunk] = low[terms[0], chunk]
             total = old[terms[0], first:last].copy()
             for term in terms[1:]:
                 total += old[term, first:last]

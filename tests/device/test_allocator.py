@@ -125,6 +125,26 @@ def test_a_small_device_can_be_filled_and_used_again():
     assert print_ == "1 2"
 
 
+def test_tensors_fill_a_device_to_its_end():
+    code = """
+        import torch
+        held = [torch.empty(8 << 20, dtype=torch.uint8, device="neuron") for _ in range(4)]
+        assert len({tensor.data_ptr() for tensor in held}) == 4
+        for index, tensor in enumerate(held):
+            tensor.fill_(index)
+        print([(tensor[0].item(), tensor[-1].item()) for tensor in held])
+        print(torch.neuron.memory_reserved() >> 20)
+        del held, tensor
+        torch.neuron.empty_cache()
+        whole = torch.empty(32 << 20, dtype=torch.uint8, device="neuron")
+        print(whole.numel() >> 20, torch.neuron.memory_reserved() >> 20)
+    """
+    assert output_of(code, NEURON_SIM_HBM="32MiB").splitlines() == [
+        "[(0, 0), (1, 1), (2, 2), (3, 3)] 32",
+        "32 32",
+    ]
+
+
 def test_memory_fraction_limits_the_device():
     torch.neuron.set_per_process_memory_fraction(0.001, 7)
     try:

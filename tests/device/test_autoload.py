@@ -1,7 +1,12 @@
 """`import torch` brings the device, or says in one line why not, and works either way."""
 
-import pytest
+from pathlib import Path
 
+import pytest
+import torch
+
+import neuron_dist._C
+from neuron_dist.autoload import BUILD_MARK
 from tests.device.helpers import output_of, run_python
 
 COUNT = "import torch; print(torch.neuron.device_count())"
@@ -73,15 +78,6 @@ def test_a_bad_variable_is_told_at_first_use(name, value):
     assert all(line.startswith(f"{name}='{value}'") for line in lines)
 
 
-NATIVE = """
-import sys, types, neuron_dist
-module = neuron_dist._C = sys.modules["neuron_dist._C"] = types.ModuleType("neuron_dist._C")
-module.built_for_torch = "1.2.3"
-import torch
-print(hasattr(torch, "neuron"))
-"""
-
-
 def warnings_of(code: str, **options: object) -> list[str]:
     result = run_python(code, **options)
     assert result.returncode == 0, result.stderr
@@ -89,15 +85,26 @@ def warnings_of(code: str, **options: object) -> list[str]:
     return [line for line in result.stderr.splitlines() if "neuron-dist" in line]
 
 
-def test_a_module_built_for_another_torch_is_told_with_the_remedy():
-    (line,) = warnings_of(NATIVE)
+def module_in(folder: Path, content: bytes) -> str:
+    """Code that imports torch with `content` in place of the native module."""
+    native = Path(neuron_dist._C.__file__)
+    (folder / native.name).write_bytes(content)
+    return f"""
+        import neuron_dist
+        neuron_dist.__path__.insert(0, {str(folder)!r})
+        import torch
+        print(hasattr(torch, "neuron"))
+    """
+
+
+def test_a_module_built_for_another_torch_is_told_with_the_remedy(tmp_path):
+    (line,) = warnings_of(module_in(tmp_path, BUILD_MARK + b"1.2.3\0"))
     assert "built for torch 1.2.3, not 2." in line
     assert "pip install --no-build-isolation --force-reinstall --no-deps" in line
 
 
-def test_a_module_that_does_not_load_is_told_with_the_remedy():
-    code = "import sys; sys.modules['neuron_dist._C'] = None; import torch; print(hasattr(torch, 'neuron'))"
-    (line,) = warnings_of(code)
+def test_a_module_that_does_not_load_is_told_with_the_remedy(tmp_path):
+    (line,) = warnings_of(module_in(tmp_path, BUILD_MARK + torch.__version__.encode() + b"\0"))
     assert "does not load in torch" in line
     assert "pip install --no-build-isolation" in line
 
@@ -122,3 +129,40 @@ def test_it_steps_aside_for_another_device():
 def test_ranks_do_not_repeat_the_warning(tmp_path):
     (tmp_path / "torch_neuronx.py").touch()
     assert warnings_of("import torch; print(hasattr(torch, 'neuron'))", path=tmp_path, LOCAL_RANK="1") == []
+
+
+def test_torch_neuronx_is_found_where_awss_package_is_absent():
+    code = """
+        import importlib.util, torch
+        assert importlib.util.find_spec("torch_neuronx") is not None
+        import torch_neuronx
+        stream = torch_neuronx.Stream("neuron:0")
+        with torch_neuronx.stream(stream):
+            assert torch_neuronx.current_stream() == stream
+        torch_neuronx.synchronize()
+        print(torch.ones(2, device="neuron").sum().item(), torch_neuronx.memory_allocated())
+        try:
+            torch_neuronx.trace
+        except AttributeError as error:
+            print(error)
+    """
+    first, second = output_of(code).splitlines()
+    assert first == "2.0 0"
+    assert "'trace'" in second
+    assert "stands in for AWS's package" in second
+
+
+def test_the_topology_gives_devices_and_their_memory():
+    code = """
+        import torch
+        print(torch.neuron.device_count(), torch.neuron.get_device_properties(0).total_memory >> 30)
+    """
+    assert output_of(code, NEURON_SIM_TOPOLOGY="trn2.3xlarge") == "4 24"
+    assert output_of(code, NEURON_SIM_TOPOLOGY="trn2.48xlarge*4", NEURON_SIM_HBM="1GiB") == "64 1"
+
+
+def test_an_unknown_topology_is_told_at_first_use():
+    code = "import torch; torch.zeros(1, device='neuron')"
+    assert (
+        "NEURON_SIM_TOPOLOGY='trn9'" in run_python(code, NEURON_SIM_TOPOLOGY="trn9").stderr.splitlines()[-1]
+    )

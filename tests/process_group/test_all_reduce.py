@@ -6,9 +6,21 @@ import torch
 import torch.distributed as dist
 
 from tests.harness import run
-from tests.process_group.values import ALL_DTYPES, COMPLEX, FLOAT8S, FLOATS, SIGNED, SIZES, UNSIGNED, bits, values, wide
+from tests.process_group.values import (
+    ALL_DTYPES,
+    COMPLEX,
+    FLOAT8S,
+    FLOATS,
+    SIGNED,
+    SIZES,
+    UNSIGNED,
+    bits,
+    values,
+    wide,
+)
 
 DEVICES = ("neuron", "cpu")
+EXACT = {"NEURON_SIM_REDUCTION": "exact"}
 
 
 def reduced_in_rank_order(inputs: list[torch.Tensor], combine) -> torch.Tensor:
@@ -31,7 +43,7 @@ def sum_of_every_dtype(rank, world_size, device):
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("nproc", [1, 2, 3, 4])
 def test_sum_is_exact_in_rank_order_and_rounds_once(nproc, device):
-    results = run(nproc, sum_of_every_dtype, device)
+    results = run(nproc, sum_of_every_dtype, device, env=EXACT)
     assert all(result == results[0] for result in results), "all ranks must get identical bits"
 
 
@@ -65,7 +77,7 @@ def every_reduction(rank, world_size):
 
 @pytest.mark.parametrize("nproc", [2, 3])
 def test_every_reduction_of_every_dtype(nproc):
-    run(nproc, every_reduction)
+    run(nproc, every_reduction, env=EXACT)
 
 
 def premultiplied(rank, world_size):

@@ -100,7 +100,10 @@ def group():
 
 # The same wrong call on every rank: refused before it begins, and the group goes on.
 REFUSED = {
-    "bitwise on floats": (lambda: dist.all_reduce(neuron(2), dist.ReduceOp.BXOR), "BXOR is not defined for Float"),
+    "bitwise on floats": (
+        lambda: dist.all_reduce(neuron(2), dist.ReduceOp.BXOR),
+        "BXOR is not defined for Float",
+    ),
     "average of integers": (
         lambda: dist.all_reduce(neuron(2, dtype=torch.int32), dist.ReduceOp.AVG),
         "AVG is not defined for Int; use SUM and divide",
@@ -109,7 +112,10 @@ REFUSED = {
         lambda: group().allreduce([torch.ones(2, dtype=torch.complex64)], dist.ReduceOp.MAX),
         "MAX is not defined for ComplexFloat",
     ),
-    "short list": (lambda: group().allgather([[neuron(2)]], [neuron(2)]), "list has 1 tensors for a group of 2"),
+    "short list": (
+        lambda: group().allgather([[neuron(2)]], [neuron(2)]),
+        "list has 1 tensors for a group of 2",
+    ),
     "list of another dtype": (
         lambda: group().allgather([[neuron(2), neuron(2).int()]], [neuron(2)]),
         r"output\[1\] has dtype Int, expected Float",
@@ -130,7 +136,10 @@ REFUSED = {
         lambda: group().alltoall_base(neuron(4), neuron(4), [2, 2], [5, -1], dist.AllToAllOptions()),
         r"split sizes \[5, -1\] do not cut the 4 rows",
     ),
-    "two tensors": (lambda: group().allreduce([neuron(1), neuron(1)]), "expected a single all_reduce tensor, got 2"),
+    "two tensors": (
+        lambda: group().allreduce([neuron(1), neuron(1)]),
+        "expected a single all_reduce tensor, got 2",
+    ),
     "sparse": (
         lambda: group().allreduce([torch.eye(2).to_sparse()]),
         "layout Sparse; the neuron backend carries dense tensors only",
@@ -159,10 +168,14 @@ def wrong_message(rank, world_size):
             if sent == small[0]:
                 work.wait()
             else:
-                with pytest.raises(dist.DistBackendError, match="send of 50000 elements .* expects another size"):
+                with pytest.raises(
+                    dist.DistBackendError, match=r"send of 50000 elements .* expects another size"
+                ):
                     work.wait()
         else:
-            with pytest.raises(dist.DistBackendError, match=f"recv of {expected} elements.*rank 0 sent {sent} elem"):
+            with pytest.raises(
+                dist.DistBackendError, match=f"recv of {expected} elements.*rank 0 sent {sent} elem"
+            ):
                 dist.recv(neuron(expected), 0)
     tensor = neuron(2)
     dist.all_reduce(tensor)

@@ -31,7 +31,9 @@ def survive(rank, world_size, ending, waiting):
         time.sleep(0.3)
         ENDINGS[ending]()
     began = time.monotonic()
-    with pytest.raises(dist.DistBackendError, match=r"rank 2 \(pid \d+\) (has exited|exited with|was killed by)"):
+    with pytest.raises(
+        dist.DistBackendError, match=r"rank 2 \(pid \d+\) (has exited|exited with|was killed by)"
+    ):
         WAITS[waiting]()
     return time.monotonic() - began
 
@@ -50,7 +52,8 @@ def unfinished(rank, world_size):
         time.sleep(3)
         return
     with pytest.raises(
-        dist.DistBackendError, match=r"reached its timeout of 1000 ms: still waiting for rank 2 \(pid \d+, last at #1\)"
+        dist.DistBackendError,
+        match=r"reached its timeout of 1000 ms: still waiting for rank 2 \(pid \d+, last at #1\)",
     ):
         dist.all_reduce(torch.ones(3, device="neuron"))
 
@@ -86,7 +89,7 @@ def left(rank, world_size):
         dist.destroy_process_group()
         time.sleep(2)
         return
-    with pytest.raises(dist.DistBackendError, match="rank 1 .* has destroyed the group"):
+    with pytest.raises(dist.DistBackendError, match=r"rank 1 .* has destroyed the group"):
         dist.all_reduce(torch.ones(3, device="neuron"))
 
 

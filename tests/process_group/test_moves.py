@@ -122,10 +122,14 @@ def uneven_all_to_all(rank, world_size, device):
     for width in (1, 5):
         give = [rows(rank, r) for r in range(world_size)]
         take = [rows(r, rank) for r in range(world_size)]
-        data = [values(10 * rank + r, give[r] * width, torch.float32).view(-1, width) for r in range(world_size)]
+        data = [
+            values(10 * rank + r, give[r] * width, torch.float32).view(-1, width) for r in range(world_size)
+        ]
         output = torch.empty(sum(take), width, device=device)
         dist.all_to_all_single(output, torch.cat(data).to(device), take, give)
-        expected = [values(10 * r + rank, take[r] * width, torch.float32).view(-1, width) for r in range(world_size)]
+        expected = [
+            values(10 * r + rank, take[r] * width, torch.float32).view(-1, width) for r in range(world_size)
+        ]
         same(output, torch.cat(expected))
 
 

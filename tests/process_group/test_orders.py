@@ -6,12 +6,12 @@ import functools
 import pytest
 import torch
 import torch.distributed as dist
+from neuron_dist.collectives import Unsupported, algorithm_names, build
+from neuron_dist.topology import Group, load
 
 from neuron_dist import _C
-from neuron_dist.collectives import Unsupported, algorithm_names, build
 from neuron_dist.planner import native_orders
 from neuron_dist.stepwise import walk_locally, walk_processes
-from neuron_dist.topology import Group, load
 from tests.harness import run
 from tests.process_group.values import bits
 
@@ -37,7 +37,9 @@ def native(op, reduce_op, schedule, orders, inputs):
     ranks = len(inputs)
     if op == "all_reduce":
         outputs = [torch.empty_like(each) for each in inputs]
-        _C.execute_locally(_C.Op.all_reduce, reduce_op, -1, [[i] for i in inputs], [[o] for o in outputs], orders)
+        _C.execute_locally(
+            _C.Op.all_reduce, reduce_op, -1, [[i] for i in inputs], [[o] for o in outputs], orders
+        )
     else:
         parts = [list(each.view(ranks, -1)) for each in inputs]
         outputs = [torch.empty_like(parts[0][0]) for _ in inputs]
@@ -119,7 +121,9 @@ def in_processes(rank, world_size, topology, algorithms, counts):
 
 @pytest.mark.parametrize("nproc", [2, 3, 4])
 def test_a_job_sums_as_its_schedule_says(nproc):
-    run(nproc, in_processes, "trn2.48xlarge", ["ring", "mesh", "rdh", "kangaring", "swing"], (1, 1001, 30_001))
+    run(
+        nproc, in_processes, "trn2.48xlarge", ["ring", "mesh", "rdh", "kangaring", "swing"], (1, 1001, 30_001)
+    )
 
 
 @pytest.mark.full

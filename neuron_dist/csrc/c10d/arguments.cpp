@@ -50,8 +50,8 @@ void check_list(const std::vector<at::Tensor>& list, int size, const at::Tensor&
   for (size_t i = 0; i < list.size(); ++i) {
     check_tensor(list[i], what);
     TORCH_CHECK_TYPE(
-        list[i].scalar_type() == like.scalar_type(), what, "[", i, "] has dtype ", list[i].scalar_type(),
-        ", expected ", like.scalar_type());
+        list[i].scalar_type() == like.scalar_type(), what, "[", i, "] has dtype ", list[i].scalar_type(), ", expected ",
+        like.scalar_type());
   }
 }
 

@@ -5,6 +5,7 @@
 #include "csrc/c10d/local.h"
 #include "csrc/c10d/planner.h"
 #include "csrc/c10d/process_group.h"
+#include "csrc/c10d/recorder.h"
 
 namespace neuron {
 
@@ -14,6 +15,7 @@ void bind_c10d(py::module& m) {
   py::module::import("torch._C._distributed_c10d"); // registers the base classes
   bind_plan(m);
   bind_local(m);
+  bind_recorder(m);
   auto backend = py::class_<ProcessGroupNeuron, c10d::Backend, c10::intrusive_ptr<ProcessGroupNeuron>>(
       m, "ProcessGroupNeuron", "The torch.distributed backend \"neuron\".");
 
@@ -38,11 +40,12 @@ void bind_c10d(py::module& m) {
 
   backend
       .def(
-          py::init<const c10::intrusive_ptr<c10d::Store>&, int, int, c10::intrusive_ptr<Options>>(),
-          py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("options"),
-          py::call_guard<py::gil_scoped_release>())
+          py::init<const c10::intrusive_ptr<c10d::Store>&, int, int, c10::intrusive_ptr<Options>>(), py::arg("store"),
+          py::arg("rank"), py::arg("size"), py::arg("options"), py::call_guard<py::gil_scoped_release>())
       .def_property_readonly("options", &ProcessGroupNeuron::options)
       .def("leave", &ProcessGroupNeuron::leave, "Leave the group at once; works under way end with an error.")
+      .def("_start_time_estimate", &ProcessGroupNeuron::start_time_estimate)
+      .def("_end_time_estimate", &ProcessGroupNeuron::end_time_estimate)
       // Called on ranks outside a new group, where NCCL needs them to take part.
       .def("perform_nocolor_split", [](ProcessGroupNeuron&, const at::Device&) {}, py::arg("device"));
 }

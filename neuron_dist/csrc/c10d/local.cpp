@@ -22,7 +22,7 @@ std::vector<Buffer> buffers_of(const std::vector<at::Tensor>& tensors) {
   return buffers;
 }
 
-BufferTable table_of(const std::vector<Collective>& calls, std::vector<Buffer> Collective::*side) {
+BufferTable table_of(const std::vector<Collective>& calls, std::vector<Buffer> Collective::* side) {
   const int ranks = static_cast<int>(calls.size());
   BufferTable table(ranks, ranks);
   for (int rank = 0; rank < ranks; ++rank) {

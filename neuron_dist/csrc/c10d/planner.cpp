@@ -46,10 +46,11 @@ std::shared_ptr<ReductionOrders> make_orders(
 
 void set_planner_factory(py::object function) { factory() = std::move(function); }
 
-PlannerChoice make_planner(const c10::intrusive_ptr<Options>& options, const std::vector<uint64_t>& global_ranks) {
+PlannerChoice make_planner(
+    const c10::intrusive_ptr<Options>& options, const std::vector<uint64_t>& global_ranks, int rank) {
   const py::gil_scoped_acquire acquired;
   if (!factory()) return {};
-  const py::object made = factory()(options, global_ranks);
+  const py::object made = factory()(options, global_ranks, rank);
   if (made.is_none()) return {};
   const auto [plan, round_each_step] = made.cast<std::pair<py::object, bool>>();
   return {

@@ -9,8 +9,8 @@
 
 namespace neuron {
 
-// How a new group gets its planner: the Python function `factory(options, global_ranks)`, which returns None or a pair
-// of the planner, `plan(op, bytes, root, peer) -> Plan`, and whether reductions round at each step.
+// How a new group gets its planner: the Python function `factory(options, global_ranks, rank)`, which returns None or a
+// pair of the planner, `plan(op, bytes, root, peer) -> Plan`, and whether reductions round at each step.
 void set_planner_factory(pybind11::object factory);
 
 struct PlannerChoice {
@@ -18,7 +18,9 @@ struct PlannerChoice {
   bool round_each_step = false;
 };
 
-PlannerChoice make_planner(const c10::intrusive_ptr<Options>& options, const std::vector<uint64_t>& global_ranks);
+// `rank` is this process's in the group.
+PlannerChoice make_planner(
+    const c10::intrusive_ptr<Options>& options, const std::vector<uint64_t>& global_ranks, int rank);
 
 void bind_plan(pybind11::module& m);
 

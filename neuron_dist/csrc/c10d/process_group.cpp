@@ -1,6 +1,7 @@
 #include "csrc/c10d/process_group.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -47,8 +48,8 @@ void check_pair(const at::Tensor& output, const at::Tensor& input, const char* w
 
 void check_same_count(const Tensors& outputs, const Tensors& inputs) {
   TORCH_CHECK_VALUE(
-      outputs.size() == inputs.size() && !inputs.empty(), "got ", outputs.size(), " output tensors for ",
-      inputs.size(), " input tensors");
+      outputs.size() == inputs.size() && !inputs.empty(), "got ", outputs.size(), " output tensors for ", inputs.size(),
+      " input tensors");
 }
 
 std::vector<uint64_t> global_ranks(const Options& options, int size) {
@@ -58,6 +59,13 @@ std::vector<uint64_t> global_ranks(const Options& options, int size) {
     for (int rank = 0; rank < size; ++rank) ranks[rank] = rank;
   }
   return ranks;
+}
+
+// The name by which torch's flight-recorder analyzer knows an operation.
+std::string flight_name(const std::string& op) {
+  if (op == "all_reduce_coalesced") return "all_reduce";
+  if (op == "all_gather_coalesced") return "all_gather_into_tensor_coalesced";
+  return op;
 }
 
 Tensors flat(const TensorLists& lists) {
@@ -72,8 +80,10 @@ ProcessGroupNeuron::ProcessGroupNeuron(
     const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, c10::intrusive_ptr<Options> options)
     : Backend(rank, size),
       options_(std::move(options)),
-      communicator_(std::make_unique<Communicator>(
-          *store, rank, global_ranks(*options_, size), options_->group_name, Deadline(options_->timeout))),
+      planner_(make_planner(options_, global_ranks(*options_, size), rank)), // may refuse the group, before it meets
+      communicator_(
+          std::make_unique<Communicator>(
+              *store, rank, global_ranks(*options_, size), options_->group_name, Deadline(options_->timeout))),
       transfers_(std::make_unique<PointToPoint>(*communicator_)),
       device_(c10::impl::VirtualGuardImpl(at::kPrivateUse1).getDevice().index()),
       stream_(new_stream(device_)),
@@ -81,8 +91,8 @@ ProcessGroupNeuron::ProcessGroupNeuron(
         c10::impl::VirtualGuardImpl(at::kPrivateUse1).setDevice(device);
       }) {
   init();
-  auto choice = make_planner(options_, global_ranks(*options_, size));
-  communicator_->set_planner(std::move(choice.planner), choice.round_each_step);
+  communicator_->set_planner(planner_.planner, planner_.round_each_step);
+  Recorder::instance().add_group(recorded_group(), global_ranks(*options_, size));
 }
 
 ProcessGroupNeuron::~ProcessGroupNeuron() { leave(); }
@@ -104,11 +114,29 @@ WorkPtr ProcessGroupNeuron::run(
   run_callbacks_first();
   auto work = c10::make_intrusive<Work>(
       rank_, request.type, ++sequence_number_, request.title, inputs, std::move(outputs), stream_, followed_);
+  if (estimate_) {
+    for (auto& collective : collectives) *estimate_ += collective.price(*communicator_);
+    work->complete(nullptr);
+    return issued(work);
+  }
+  const char* op = request.title + std::strlen("neuron:");
+  auto record = Recorder::instance().begin(
+      recorded_group(), op, flight_name(op), sequence_number_, inputs, work->result(),
+      request.timeout == c10d::kUnsetTimeout ? options_->timeout : request.timeout, /*is_transfer=*/false);
   auto task = [this, work, ready = stream_time(current_stream(device_)), timeout = request.timeout,
-               collectives = std::move(collectives)]() mutable {
+               collectives = std::move(collectives), record]() mutable {
+    auto& recorder = Recorder::instance();
     try {
-      for (auto& collective : collectives) ready = collective.run(*communicator_, ready, deadline(timeout)).end;
-      work->complete(nullptr, ready);
+      recorder.start(*record);
+      Outcome outcome;
+      outcome.end = ready;
+      for (auto& collective : collectives) {
+        const double start = outcome.start;
+        outcome = collective.run(*communicator_, outcome.end, deadline(timeout));
+        if (&collective != &collectives.front()) outcome.start = start; // coalesced ones are one operation
+      }
+      recorder.end(record, outcome);
+      work->complete(nullptr, outcome.end);
     } catch (...) {
       failed_ = true;
       work->complete(std::current_exception());
@@ -122,8 +150,8 @@ WorkPtr ProcessGroupNeuron::run(
   return issued(work);
 }
 
-// Callbacks may call collectives of this group. Every rank must take those before the calls that its program makes later,
-// so these wait, as they do on a device whose futures are ready when their call returns.
+// Callbacks may call collectives of this group. Every rank must take those before the calls that its program makes
+// later, so these wait, as they do on a device whose futures are ready when their call returns.
 void ProcessGroupNeuron::run_callbacks_first() {
   if (worker_.inside_task() || !followed_->exchange(false)) return;
   const WithoutGil released;
@@ -152,8 +180,7 @@ WorkPtr ProcessGroupNeuron::broadcast(Tensors& tensors, const c10d::BroadcastOpt
     check_root(opts.rootRank, size_);
     const bool root = rank_ == opts.rootRank;
     const std::vector<Segments> data{whole(tensor)}, nothing;
-    return std::vector{
-        collective(Op::broadcast, tensor, root ? data : nothing, root ? nothing : data, opts.rootRank)};
+    return std::vector{collective(Op::broadcast, tensor, root ? data : nothing, root ? nothing : data, opts.rootRank)};
   });
 }
 
@@ -184,13 +211,11 @@ WorkPtr ProcessGroupNeuron::reduce(Tensors& tensors, const c10d::ReduceOptions& 
     check_root(opts.rootRank, size_);
     std::vector<Segments> outputs;
     if (rank_ == opts.rootRank) outputs.push_back(whole(tensor));
-    return std::vector{
-        reduction(Op::reduce, opts.reduceOp, {whole(tensor)}, std::move(outputs), opts.rootRank)};
+    return std::vector{reduction(Op::reduce, opts.reduceOp, {whole(tensor)}, std::move(outputs), opts.rootRank)};
   });
 }
 
-WorkPtr ProcessGroupNeuron::allgather(
-    TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& opts) {
+WorkPtr ProcessGroupNeuron::allgather(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& opts) {
   const Request request{OpType::ALLGATHER, "neuron:all_gather", opts.timeout, opts.asyncOp};
   return start(request, inputs, flat(outputs), [&] {
     const auto& input = single(inputs, "all_gather input");
@@ -200,8 +225,7 @@ WorkPtr ProcessGroupNeuron::allgather(
   });
 }
 
-WorkPtr ProcessGroupNeuron::_allgather_base(
-    at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& opts) {
+WorkPtr ProcessGroupNeuron::_allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& opts) {
   const Request request{OpType::_ALLGATHER_BASE, "neuron:_all_gather_base", opts.timeout, opts.asyncOp};
   return start(request, {input}, {output}, [&] { return std::vector{gathering(output, input)}; });
 }
@@ -341,8 +365,8 @@ void ProcessGroupNeuron::monitoredBarrier(const c10d::BarrierOptions& opts, bool
 TensorCollective ProcessGroupNeuron::gathering(const at::Tensor& output, const at::Tensor& input) const {
   check_pair(output, input, "all_gather");
   TORCH_CHECK_VALUE(
-      output.numel() == input.numel() * size_, "all_gather output tensor has ", output.numel(),
-      " elements, expected ", size_, " ranks x ", input.numel());
+      output.numel() == input.numel() * size_, "all_gather output tensor has ", output.numel(), " elements, expected ",
+      size_, " ranks x ", input.numel());
   return collective(Op::all_gather, input, {whole(input)}, {equal_parts(output, size_, "all_gather output")});
 }
 
@@ -352,22 +376,34 @@ TensorCollective ProcessGroupNeuron::scattering(
   TORCH_CHECK_VALUE(
       input.numel() == output.numel() * size_, "reduce_scatter input tensor has ", input.numel(),
       " elements, expected ", size_, " ranks x ", output.numel());
-  return reduction(
-      Op::reduce_scatter, reduce_op, {equal_parts(input, size_, "reduce_scatter input")}, {whole(output)});
+  return reduction(Op::reduce_scatter, reduce_op, {equal_parts(input, size_, "reduce_scatter input")}, {whole(output)});
 }
 
 // ---- transfers
+
+namespace {
+
+Outcome at(double end) {
+  Outcome outcome;
+  outcome.start = outcome.end = end;
+  return outcome;
+}
+
+} // namespace
 
 WorkPtr ProcessGroupNeuron::send(Tensors& tensors, int to, int tag) {
   const at::Tensor& tensor = single(tensors, "send");
   check_peer(to, "send to");
   auto work = c10::make_intrusive<Work>(
       rank_, OpType::SEND, sequence_number_.load(), "neuron:send", tensors, tensors, stream_, followed_);
+  auto record = begin_transfer("send", "->", to, tensors);
   auto lent = lend(tensor, PointToPoint::is_large(tensor.nbytes()), /*filled=*/true);
   transfers_->send(
       {to, tag, tensor.scalar_type(), buffer_of(lent), stream_time(current_stream(device_)),
-       deadline(c10d::kUnsetTimeout),
-       [work, lent](std::exception_ptr error, int, double end) { work->complete(error, end); }});
+       deadline(c10d::kUnsetTimeout), [work, lent, record](std::exception_ptr error, int, double end) {
+         Recorder::instance().end(record, at(end));
+         work->complete(error, end);
+       }});
   return issued(work);
 }
 
@@ -382,15 +418,29 @@ WorkPtr ProcessGroupNeuron::recvAnysource(Tensors& tensors, int tag) {
 
 WorkPtr ProcessGroupNeuron::receive(OpType type, const char* title, Tensors& tensors, int from, int tag) {
   const at::Tensor& tensor = single(tensors, "recv");
-  auto work = c10::make_intrusive<Work>(rank_, type, sequence_number_.load(), title, tensors, tensors, stream_, followed_);
+  auto work =
+      c10::make_intrusive<Work>(rank_, type, sequence_number_.load(), title, tensors, tensors, stream_, followed_);
+  auto record = begin_transfer("recv", "<-", from, tensors);
   auto lent = lend(tensor, /*in_hbm=*/false, /*filled=*/false);
   transfers_->receive(
       {from, tag, tensor.scalar_type(), buffer_of(lent), stream_time(current_stream(device_)),
-       deadline(c10d::kUnsetTimeout), [work, tensor, lent](std::exception_ptr error, int source, double end) {
+       deadline(c10d::kUnsetTimeout), [work, tensor, lent, record](std::exception_ptr error, int source, double end) {
+         Recorder::instance().end(record, at(end));
          if (!error) give_back(tensor, lent);
          work->complete_receive(error, source, end);
        }});
   return issued(work);
+}
+
+std::shared_ptr<Record> ProcessGroupNeuron::begin_transfer(
+    const char* op, const char* arrow, int peer, const Tensors& tensors) {
+  auto& recorder = Recorder::instance();
+  const bool named = peer != PointToPoint::kAnySource;
+  const auto flight_op = named ? c10::str(op, " ", rank_, arrow, peer) : std::string();
+  auto record = recorder.begin(
+      recorded_group(), op, flight_op, ++transfer_number_, tensors, tensors, options_->timeout, /*is_transfer=*/true);
+  recorder.start(*record);
+  return record;
 }
 
 void ProcessGroupNeuron::check_peer(int rank, const char* what) const {
@@ -447,6 +497,23 @@ c10::intrusive_ptr<c10d::Backend> ProcessGroupNeuron::merge(
   merged->group_name = options->group_name;
   return c10::make_intrusive<ProcessGroupNeuron>(
       c10::make_intrusive<c10d::PrefixStore>("neuron/merge", store), rank, size, std::move(merged));
+}
+
+// ---- time
+
+void ProcessGroupNeuron::start_time_estimate() {
+  worker_.drain();
+  estimate_ = 0;
+}
+
+double ProcessGroupNeuron::end_time_estimate() {
+  const double seconds = estimate_.value_or(0);
+  estimate_.reset();
+  return seconds * 1e6;
+}
+
+Recorder::Group ProcessGroupNeuron::recorded_group() const {
+  return {reinterpret_cast<size_t>(this), {options_->group_name, pg_desc_}};
 }
 
 // ---- the end

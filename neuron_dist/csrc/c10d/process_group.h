@@ -10,6 +10,8 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include "csrc/c10d/options.h"
+#include "csrc/c10d/planner.h"
+#include "csrc/c10d/recorder.h"
 #include "csrc/c10d/tensors.h"
 #include "csrc/c10d/work.h"
 #include "csrc/c10d/worker.h"
@@ -49,8 +51,7 @@ class ProcessGroupNeuron : public c10d::Backend {
   WorkPtr gather(TensorLists& outputs, Tensors& inputs, const c10d::GatherOptions& opts) override;
   WorkPtr scatter(Tensors& outputs, TensorLists& inputs, const c10d::ScatterOptions& opts) override;
   WorkPtr reduce_scatter(Tensors& outputs, TensorLists& inputs, const c10d::ReduceScatterOptions& opts) override;
-  WorkPtr _reduce_scatter_base(
-      at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& opts) override;
+  WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& opts) override;
   WorkPtr reduce_scatter_tensor_coalesced(
       Tensors& outputs, Tensors& inputs, const c10d::ReduceScatterOptions& opts) override;
   WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& opts) override;
@@ -81,6 +82,11 @@ class ProcessGroupNeuron : public c10d::Backend {
   void setTimeout(std::chrono::milliseconds timeout) override { options_->timeout = timeout; }
   c10d::ErrorType getError() override;
   void abort() override;
+  // Between the two, collectives are priced instead of run; returns the sum in simulated microseconds.
+  bool supportsTimeEstimation() const override { return true; }
+  void start_time_estimate();
+  double end_time_estimate();
+
   // Waits for what was issued before, then leaves the group.
   void shutdown() override;
   // Leaves the group at once: works under way end with an error.
@@ -103,24 +109,28 @@ class ProcessGroupNeuron : public c10d::Backend {
   void run_callbacks_first();
   void report_invalid(const std::string& why);
   TensorCollective gathering(const at::Tensor& output, const at::Tensor& input) const;
-  TensorCollective scattering(
-      const at::Tensor& output, const at::Tensor& input, const c10d::ReduceOp& reduce_op) const;
+  TensorCollective scattering(const at::Tensor& output, const at::Tensor& input, const c10d::ReduceOp& reduce_op) const;
   void check_peer(int rank, const char* what) const;
   WorkPtr receive(c10d::OpType type, const char* title, Tensors& tensors, int from, int tag);
+  std::shared_ptr<Record> begin_transfer(const char* op, const char* arrow, int peer, const Tensors& tensors);
   WorkPtr issued(WorkPtr work);
+  Recorder::Group recorded_group() const;
   Deadline deadline(std::chrono::milliseconds timeout) const;
 
   c10::intrusive_ptr<Options> options_;
+  PlannerChoice planner_;
   std::unique_ptr<Communicator> communicator_;
   std::unique_ptr<PointToPoint> transfers_;
   c10::DeviceIndex device_; // current when the group was made
   c10::Stream stream_; // of its operations, in simulated time
   Worker worker_;
   std::atomic<uint64_t> sequence_number_{0};
+  std::atomic<uint64_t> transfer_number_{0};
   std::atomic<bool> failed_{false};
   std::shared_ptr<std::atomic<bool>> followed_ = std::make_shared<std::atomic<bool>>(false); // see Work
   bool coalescing_ = false;
   std::vector<WorkPtr> coalesced_;
+  std::optional<double> estimate_; // seconds so far, while estimating
   std::map<std::string, std::optional<c10::weak_intrusive_ptr<c10d::Backend>>> splits_; // by group name
 };
 

@@ -55,9 +55,7 @@ void give_back(const at::Tensor& tensor, const at::Tensor& lent) {
   tensor.copy_(lent);
 }
 
-Buffer buffer_of(const at::Tensor& lent) {
-  return {static_cast<char*>(lent.mutable_data_ptr()), lent.nbytes()};
-}
+Buffer buffer_of(const at::Tensor& lent) { return {static_cast<char*>(lent.mutable_data_ptr()), lent.nbytes()}; }
 
 Outcome TensorCollective::run(Communicator& communicator, double ready, const Deadline& deadline) {
   // Sizes first: they decide which buffers peers touch.
@@ -80,6 +78,12 @@ Outcome TensorCollective::run(Communicator& communicator, double ready, const De
   auto outcome = communicator.run(call, ready, deadline);
   for (size_t i = 0; i < outputs.size(); ++i) give_back(outputs[i].tensor, lent_outputs[i]);
   return outcome;
+}
+
+double TensorCollective::price(Communicator& communicator) {
+  call.inputs = sizes_of(inputs);
+  call.outputs = sizes_of(outputs);
+  return communicator.price(call);
 }
 
 at::Tensor TensorCollective::scaled(const at::Tensor& tensor) const {

@@ -33,6 +33,7 @@ class TensorCollective {
 
   // See Communicator::run.
   Outcome run(Communicator& communicator, double ready, const Deadline& deadline);
+  double price(Communicator& communicator); // simulated seconds
 
  private:
   at::Tensor scaled(const at::Tensor& tensor) const;

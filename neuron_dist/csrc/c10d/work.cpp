@@ -26,8 +26,7 @@ std::vector<c10::Device> accelerators(const std::vector<at::Tensor>& tensors) {
 
 Work::Work(
     int rank, c10d::OpType type, uint64_t sequence_number, const char* title, const std::vector<at::Tensor>& inputs,
-    std::vector<at::Tensor> outputs, c10::Stream stream,
-    std::shared_ptr<std::atomic<bool>> followed)
+    std::vector<at::Tensor> outputs, c10::Stream stream, std::shared_ptr<std::atomic<bool>> followed)
     : c10d::Work(rank, type, title, inputs),
       sequence_number_(sequence_number),
       outputs_(std::move(outputs)),
@@ -39,8 +38,8 @@ void Work::synchronize() { hold_stream_until(current_stream(stream_.device_index
 FuturePtr Work::getFuture() {
   std::unique_lock lock(mutex_);
   if (future_) return future_;
-  future_ = c10::make_intrusive<c10::ivalue::Future>(
-      c10::ListType::create(c10::TensorType::get()), accelerators(outputs_));
+  future_ =
+      c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()), accelerators(outputs_));
   if (completed_) {
     settle(*future_);
   } else if (PyGILState_Check()) { // given to Python; the futures of DDP's reducer get no callbacks

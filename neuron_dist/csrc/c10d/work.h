@@ -17,9 +17,8 @@ class Work : public c10d::Work {
   // whoever waits has its own stream held until its end. `followed`, the group's, is set when Python gets a future
   // before the operation has ended: it may attach callbacks that call collectives.
   Work(
-      int rank, c10d::OpType type, uint64_t sequence_number, const char* title,
-      const std::vector<at::Tensor>& inputs, std::vector<at::Tensor> outputs, c10::Stream stream,
-      std::shared_ptr<std::atomic<bool>> followed);
+      int rank, c10d::OpType type, uint64_t sequence_number, const char* title, const std::vector<at::Tensor>& inputs,
+      std::vector<at::Tensor> outputs, c10::Stream stream, std::shared_ptr<std::atomic<bool>> followed);
 
   std::vector<at::Tensor> result() override { return outputs_; }
   FuturePtr getFuture() override;

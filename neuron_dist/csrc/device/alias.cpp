@@ -86,24 +86,38 @@ at::Tensor cpu_alias(const at::Tensor& tensor) {
   return make_alias(tensor, make_alias(tensor.storage()));
 }
 
+void check_joins(
+    const at::Tensor& tensor, c10::Device device, bool written, std::string_view name, std::string_view overload) {
+  TORCH_CHECK(
+      !tensor.is_privateuseone() && (!tensor.is_cpu() || (tensor.dim() == 0 && !written)),
+      "Expected all tensors to be on the same device, but found at least two devices, ", device, " and ",
+      tensor.device(), "! (when running ", name, overload.empty() ? "" : ".", overload, ")");
+}
+
 const c10::Storage& Aliases::alias(const c10::Storage& storage) {
   for (const AliasedStorage& known : storages_) {
-    if (known.storage.unsafeGetStorageImpl() == storage.unsafeGetStorageImpl()) return known.alias;
+    if (known.storage == storage.unsafeGetStorageImpl()) return known.alias;
   }
-  storages_.push_back({storage, make_alias(storage)});
+  storages_.push_back({storage.unsafeGetStorageImpl(), make_alias(storage)});
   return storages_.back().alias;
 }
 
-const at::Tensor& Aliases::alias(at::Tensor tensor, bool written) {
+const at::Tensor& Aliases::alias(const at::Tensor& tensor, bool written) {
+  for (AliasedTensor& known : tensors_) {
+    if (known.tensor != tensor.unsafeGetTensorImpl()) continue;
+    known.written |= written;
+    return known.alias;
+  }
   check_dense(tensor);
-  at::Tensor made = make_alias(tensor, alias(tensor.storage()));
-  tensors_.push_back({std::move(tensor), std::move(made), written});
+  tensors_.push_back({tensor.unsafeGetTensorImpl(), make_alias(tensor, alias(tensor.storage())), written});
   return tensors_.back().alias;
 }
 
 c10::Storage Aliases::adopt(const c10::Storage& storage, c10::Device device) {
   for (const AliasedStorage& known : storages_) {
-    if (known.alias.unsafeGetStorageImpl() == storage.unsafeGetStorageImpl()) return known.storage;
+    if (known.alias.unsafeGetStorageImpl() == storage.unsafeGetStorageImpl()) {
+      return c10::Storage(c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(known.storage));
+    }
   }
   return adopt_new(storage, device);
 }
@@ -112,7 +126,9 @@ at::Tensor Aliases::adopt(at::Tensor output, c10::Device device) {
   if (!output.defined() || !output.is_cpu()) return output;
   check_dense(output);
   for (const AliasedTensor& known : tensors_) {
-    if (known.alias.is_same(output)) return known.tensor;
+    if (known.alias.is_same(output)) {
+      return at::Tensor(c10::intrusive_ptr<TensorImpl, c10::UndefinedTensorImpl>::reclaim_copy(known.tensor));
+    }
   }
   c10::Storage storage = adopt(output.storage(), device);
   if (output.use_count() > 1) { // the kernel, or another output, holds it too
@@ -131,7 +147,7 @@ void Aliases::write_back(c10::Device device) {
 }
 
 void Aliases::write_back(const AliasedTensor& argument, c10::Device device) {
-  TensorImpl* impl = argument.tensor.unsafeGetTensorImpl();
+  TensorImpl* impl = argument.tensor;
   const TensorImpl* alias = argument.alias.unsafeGetTensorImpl();
   c10::StorageImpl* changed = alias->unsafe_storage().unsafeGetStorageImpl();
   const c10::Storage storage = adopt(alias->unsafe_storage(), device);

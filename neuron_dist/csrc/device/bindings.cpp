@@ -17,6 +17,8 @@ void bind_device(pybind11::module_& module) {
       },
       pybind11::arg("count"), pybind11::arg("capacity"), pybind11::arg("initial"));
   module.def("default_generator", [](int device) { return default_generator(static_cast<c10::DeviceIndex>(device)); });
+  module.def(
+      "simulated_time", [](int device) { return stream_time(current_stream(static_cast<c10::DeviceIndex>(device))); });
   module.def("default_stream", [](int device) { return default_stream(static_cast<c10::DeviceIndex>(device)); });
   module.def("is_in_bad_fork", &in_bad_fork);
   module.def("check_not_forked", &check_not_forked);

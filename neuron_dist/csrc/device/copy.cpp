@@ -14,7 +14,7 @@ at::Tensor host_view(const at::Tensor& tensor) { return is_neuron(tensor) ? cpu_
 // Between any two of host and devices: all of it is memory of this process, so a copy is torch's CPU copy.
 at::Tensor copy_from(const at::Tensor& self, const at::Tensor& dst, bool non_blocking) {
   check_not_forked();
-  const c10::impl::ExcludeDispatchKeyGuard below_autograd(c10::autograd_dispatch_keyset_with_ADInplaceOrView);
+  const c10::impl::ExcludeDispatchKeyGuard below_autograd(kAboveKernels);
   host_view(dst).copy_(host_view(self), non_blocking);
   return dst;
 }

@@ -1,5 +1,6 @@
 #include "csrc/device/fallback.h"
 
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <string>
@@ -12,6 +13,7 @@
 
 #include "csrc/device/alias.h"
 #include "csrc/device/arena.h"
+#include "csrc/device/direct.h"
 #include "csrc/device/generator.h"
 #include "csrc/device/landing.h"
 #include "csrc/device/process.h"
@@ -41,8 +43,7 @@ class Call {
     for (size_t i = first_; i < stack_.size(); ++i) swap_argument(stack_[i], schema_.arguments()[i - first_]);
     {
       const Landing landing(device_.index());
-      const c10::impl::ExcludeDispatchKeyGuard below_autograd(
-          c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::DispatchKeySet(c10::DispatchKey::AutocastCPU));
+      const c10::impl::ExcludeDispatchKeyGuard below_autograd(kAboveKernels);
       op_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack_);
     }
     aliases_.write_back(device_);
@@ -73,46 +74,55 @@ class Call {
     return true;
   }
 
-  at::Tensor swap(at::Tensor tensor, bool written) {
+  const at::Tensor& swap(const at::Tensor& tensor, bool written) {
     if (!tensor.defined()) return tensor;
-    if (tensor.device() == device_) return aliases_.alias(std::move(tensor), written);
-    TORCH_CHECK(
-        !tensor.is_privateuseone() && (!tensor.is_cpu() || (tensor.dim() == 0 && !written) || takes_host_tensors()),
-        "Expected all tensors to be on the same device, but found at least two devices, ", device_, " and ",
-        tensor.device(), "! (when running ", schema_.operator_name(), ")");
+    if (tensor.device() == device_) return aliases_.alias(tensor, written);
+    if (tensor.is_privateuseone() || !takes_host_tensors()) {
+      check_joins(tensor, device_, written, schema_.name(), schema_.overload_name());
+    }
     return tensor;
   }
 
   bool takes_host_tensors() const {
-    for (const std::string_view name : kTakesHostTensors) {
-      if (schema_.name() == name) return true;
-    }
-    return false;
+    return std::find(kTakesHostTensors.begin(), kTakesHostTensors.end(), schema_.name()) != kTakesHostTensors.end();
   }
 
   void swap_argument(c10::IValue& value, const c10::Argument& argument) {
     const bool written = argument.alias_info() && argument.alias_info()->isWrite();
     if (value.isTensor()) {
-      value = swap(std::move(value).toTensor(), written);
+      const c10::IValue& given = keep(value);
+      value = swap(given.toTensor(), written);
     } else if (value.isTensorList()) {
+      const c10::IValue& given = keep(value);
       c10::List<at::Tensor> swapped;
-      for (const at::Tensor& tensor : value.toTensorList()) swapped.push_back(swap(tensor, written));
+      swapped.reserve(given.toListRef().size());
+      for (const c10::IValue& entry : given.toListRef()) swapped.push_back(swap(entry.toTensor(), written));
       value = std::move(swapped);
     } else if (value.isOptionalTensorList()) {
+      const c10::IValue& given = keep(value);
       c10::List<std::optional<at::Tensor>> swapped;
-      for (const std::optional<at::Tensor>& tensor : value.toOptionalTensorList()) {
-        swapped.push_back(tensor ? std::make_optional(swap(*tensor, written)) : std::nullopt);
+      swapped.reserve(given.toListRef().size());
+      for (const c10::IValue& entry : given.toListRef()) {
+        swapped.push_back(entry.isNone() ? std::nullopt : std::make_optional(swap(entry.toTensor(), written)));
       }
       value = std::move(swapped);
     } else if (value.isDevice()) {
       if (value.toDevice().is_privateuseone()) value = c10::Device(c10::kCPU);
     } else if (value.isStorage()) {
-      if (value.toStorage().device_type() == c10::DeviceType::PrivateUse1) value = aliases_.alias(value.toStorage());
+      if (value.toStorage().device_type() == c10::DeviceType::PrivateUse1) {
+        value = aliases_.alias(keep(value).toStorage());
+      }
     } else if (value.isGenerator()) {
       value = host_generator(value.toGenerator(), device_.index());
     } else if (value.isNone() && takes_generator(argument)) {
       value = host_generator(std::nullopt, device_.index());
     }
+  }
+
+  // Holds an argument until the call ends: aliases do not.
+  const c10::IValue& keep(c10::IValue& value) {
+    given_.push_back(std::move(value));
+    return given_.back();
   }
 
   void adopt_result(c10::IValue& value) {
@@ -130,6 +140,7 @@ class Call {
   torch::jit::Stack& stack_;
   const size_t first_;
   c10::Device device_ = c10::kCPU;
+  c10::SmallVector<c10::IValue, 6> given_;
   Aliases aliases_;
 };
 
@@ -147,16 +158,26 @@ TORCH_LIBRARY_IMPL(_, NestedTensorPrivateUse1, m) { m.fallback(torch::CppFunctio
 
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>()); }
 
-// Whether an operator that torch can also compose of others should run as one CPU kernel call. It saves a call for each
-// part; convolution's parts would look for a kernel of the device's own.
+// Operators composed of parts that look for a kernel of the device's own, check for a device they know, or tell by its
+// address in C++ that an argument is passed twice.
+constexpr std::array<std::string_view, 6> kComposedForKnownDevices{
+    "aten::convolution",    "aten::_convolution", "aten::convolution_backward",
+    "aten::conj_physical_", "aten::addr_",        "aten::mode"};
+
+// Whether an operator that torch can also compose of others should run as one CPU kernel call, which saves a call for
+// each part.
 bool runs_whole(const c10::OperatorHandle& op) {
-  const std::string& name = op.schema().name();
-  return name.rfind("aten::_foreach_", 0) == 0 || name == "aten::convolution" || name == "aten::_convolution" ||
-      name == "aten::convolution_backward" || op.hasKernelForDispatchKey(c10::DispatchKey::CPU);
+  const std::string_view name = op.schema().name();
+  return name.rfind("aten::_foreach_", 0) == 0 || op.hasKernelForDispatchKey(c10::DispatchKey::CPU) ||
+      std::find(kComposedForKnownDevices.begin(), kComposedForKnownDevices.end(), name) !=
+      kComposedForKnownDevices.end();
 }
+
+bool is_registered(const c10::OperatorHandle& op) { return op.hasKernelForDispatchKey(c10::DispatchKey::PrivateUse1); }
 
 // The dispatcher prefers these generic kernels to a fallback, so the operators are registered one by one.
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  register_direct_calls(m);
   auto& dispatcher = c10::Dispatcher::singleton();
   std::unordered_set<c10::OperatorName> generic;
   for (const auto key :
@@ -166,7 +187,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   }
   const std::string_view aten = "aten::";
   for (const c10::OperatorName& name : generic) {
-    if (name.name.rfind(aten, 0) != 0 || !runs_whole(*dispatcher.findOp(name))) continue;
+    const c10::OperatorHandle op = *dispatcher.findOp(name);
+    if (name.name.rfind(aten, 0) != 0 || is_registered(op) || !runs_whole(op)) continue;
     const std::string full_name = c10::toString(name);
     m.impl(full_name.c_str() + aten.size(), torch::CppFunction::makeFromBoxedFunction<&fallback>());
   }
@@ -175,11 +197,15 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
 } // namespace
 
 void run_cpu_kernel(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU), op.operator_name(),
-      " is not implemented for the neuron device: torch has no CPU kernel of it to run in its place");
   check_not_forked();
-  Call(op, stack).run();
+  try {
+    Call(op, stack).run();
+  } catch (const c10::NotImplementedError&) { // asked only now: the question costs more than a small kernel
+    TORCH_CHECK_NOT_IMPLEMENTED(
+        op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU), op.operator_name(),
+        " is not implemented for the neuron device: torch has no CPU kernel of it to run in its place");
+    throw;
+  }
 }
 
 } // namespace neuron

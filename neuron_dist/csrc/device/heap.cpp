@@ -99,12 +99,12 @@ Block* Heap::take_segment(Pool pool, size_t requested, size_t rounded) {
       ++stats_.num_alloc_retries;
       release_free_segments();
     }
-    for (const size_t bytes : {segment_size(pool, rounded), round_up(rounded, kSegment)}) {
-      try {
-        if (Block* block = commit_segment(pool, bytes)) return block;
-      } catch (const c10::OutOfMemoryError& error) {
-        host_reason = error.what_without_backtrace();
-      }
+    try {
+      if (Block* block = commit_segment(pool, segment_size(pool, rounded))) return block;
+      if (Block* block = grow_segment(pool, rounded)) return block;
+      if (Block* block = commit_segment(pool, round_up(rounded, kSegment))) return block;
+    } catch (const c10::OutOfMemoryError& error) {
+      host_reason = error.what_without_backtrace();
     }
   }
   out_of_memory(requested, host_reason);
@@ -112,18 +112,40 @@ Block* Heap::take_segment(Pool pool, size_t requested, size_t rounded) {
 
 // Null if the device has no room for it.
 Block* Heap::commit_segment(Pool pool, size_t bytes) {
-  if (static_cast<size_t>(stats_.reserved_bytes[0].current) + bytes > limit_) return nullptr;
   const auto range = std::find_if(
       unreserved_.begin(), unreserved_.end(), [bytes](const auto& entry) { return entry.second >= bytes; });
-  if (range == unreserved_.end()) return nullptr;
+  if (range == unreserved_.end() || !fits(bytes)) return nullptr;
+  char* const address = range->first;
+  commit(range, pool, bytes);
+  count(stats_.segment, pool, 1);
+  return new Block{address, bytes, pool};
+}
+
+// A segment that ends in a free block too small for the request, made larger by what lies behind it; else null. What
+// the ends of segments leave over would otherwise be lost when the device is nearly full.
+Block* Heap::grow_segment(Pool pool, size_t rounded) {
+  for (Block* block : free_blocks(pool)) {
+    const auto range = unreserved_.find(block->address + block->size);
+    const size_t missing = round_up(rounded - block->size, kSegment);
+    if (block->next || range == unreserved_.end() || range->second < missing || !fits(missing)) continue;
+    commit(range, pool, missing);
+    remove_free(block);
+    block->size += missing;
+    return block;
+  }
+  return nullptr;
+}
+
+bool Heap::fits(size_t bytes) const { return static_cast<size_t>(stats_.reserved_bytes[0].current) + bytes <= limit_; }
+
+// Takes the first bytes of an unreserved range.
+void Heap::commit(std::map<char*, size_t>::iterator range, Pool pool, size_t bytes) {
   const auto [address, available] = *range;
   Arena::instance().commit(address, bytes);
   unreserved_.erase(range);
   if (available > bytes) unreserved_.emplace(address + bytes, available - bytes);
   ++stats_.num_device_alloc;
-  count(stats_.segment, pool, 1);
   count(stats_.reserved_bytes, pool, static_cast<int64_t>(bytes));
-  return new Block{address, bytes, pool};
 }
 
 // Returns the free remainder of a block that is about to be used.

@@ -54,6 +54,9 @@ class Heap {
   Block* take_free(Pool pool, size_t rounded);
   Block* take_segment(Pool pool, size_t requested, size_t rounded);
   Block* commit_segment(Pool pool, size_t bytes);
+  Block* grow_segment(Pool pool, size_t rounded);
+  bool fits(size_t bytes) const;
+  void commit(std::map<char*, size_t>::iterator range, Pool pool, size_t bytes);
   void split(Block* block, size_t rounded);
   Block* coalesce(Block* block);
   void insert_free(Block* block);

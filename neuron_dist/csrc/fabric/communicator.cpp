@@ -80,7 +80,7 @@ Outcome Communicator::run(const Collective& call, double ready, const Deadline& 
   wait_for(control_.group().arrival, &RankState::arrived, "to start it", deadline);
   const auto mismatch = Signatures(control_, size_, call_).mismatch([this](int rank) { return rank_name(rank); });
   if (!mismatch.empty()) give_up("collective #" + std::to_string(call_) + " of " + group_label() + ": " + mismatch);
-  const Outcome timing = outcome(prepared->plan);
+  const Outcome timing = outcome(*prepared);
   last_end_ = timing.end;
   if (call.op == Op::barrier) return timing;
 
@@ -109,7 +109,8 @@ std::shared_ptr<Communicator::Prepared> Communicator::prepare(const Collective& 
   auto& known = prepared_[{kind, static_cast<uint64_t>(call.root), largest}];
   if (!known) {
     auto made = std::make_shared<Prepared>();
-    if (planner_ && size_ > 1) made->plan = planner_({call.op, largest * segments_counted(call.op, size_), call.root});
+    made->bytes = largest * segments_counted(call.op, size_);
+    if (planner_ && size_ > 1) made->plan = planner_({call.op, made->bytes, call.root});
     known = std::move(made);
   } else if (even != Descriptor::kUneven) {
     return known;
@@ -127,8 +128,13 @@ double Communicator::transfer_seconds(int from, int to, uint64_t bytes) {
   return known->second;
 }
 
-Outcome Communicator::outcome(const std::shared_ptr<const Plan>& plan) const {
-  Outcome result{0, 0, plan};
+double Communicator::price(const Collective& call) {
+  const auto prepared = prepare(call);
+  return prepared->plan ? prepared->plan->seconds : 0;
+}
+
+Outcome Communicator::outcome(const Prepared& prepared) const {
+  Outcome result{0, 0, prepared.bytes, prepared.plan};
   double seconds = 0;
   for (int rank = 0; rank < size_; ++rank) {
     result.start = std::max(result.start, control_.descriptor(rank, call_).ready);
@@ -232,7 +238,7 @@ void Communicator::find_buffers(const Collective& call, bool inlined, BufferTabl
 }
 
 void Communicator::wait_for(
-    Barrier& barrier, std::atomic<uint32_t> RankState::*progress, const char* what, const Deadline& deadline) {
+    Barrier& barrier, std::atomic<uint32_t> RankState::* progress, const char* what, const Deadline& deadline) {
   const bool arriving = progress == &RankState::arrived;
   const uint32_t number = arriving ? call_ : departures_;
   auto where = [&] { return "collective #" + std::to_string(call_) + " of " + group_label(); };
@@ -266,8 +272,7 @@ void Communicator::fail(const std::string& reason) {
 
 void Communicator::check() const {
   const GroupState& group = control_.group();
-  TORCH_CHECK_WITH(
-      DistBackendError, group.failed.load(std::memory_order_acquire) != kFailureWritten, group.failure);
+  TORCH_CHECK_WITH(DistBackendError, group.failed.load(std::memory_order_acquire) != kFailureWritten, group.failure);
   TORCH_CHECK_WITH(
       DistBackendError, control_.rank(rank_).closed.load(std::memory_order_acquire) == 0, group_label(),
       " has been destroyed on this rank");
@@ -303,7 +308,8 @@ std::string Communicator::cannot_answer(int rank) const {
   if (rank == rank_) return {};
   const auto pid = " (pid " + std::to_string(peers_[rank]->pid()) + ") ";
   if (peers_[rank]->dead()) return rank_name(rank) + pid + peers_[rank]->describe_death();
-  if (control_.rank(rank).closed.load(std::memory_order_acquire)) return rank_name(rank) + pid + "has destroyed the group";
+  if (control_.rank(rank).closed.load(std::memory_order_acquire))
+    return rank_name(rank) + pid + "has destroyed the group";
   return {};
 }
 

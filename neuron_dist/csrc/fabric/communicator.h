@@ -24,6 +24,7 @@ namespace neuron {
 struct Outcome {
   double start = 0; // seconds
   double end = 0;
+  uint64_t bytes = 0; // as nccl-tests counts them
   std::shared_ptr<const Plan> plan; // null in a group of one
 };
 
@@ -48,6 +49,8 @@ class Communicator {
   // Runs one collective that may start at the simulated time `ready`. The buffers that peers touch must lie in the
   // arena (see below).
   Outcome run(const Collective& call, double ready, const Deadline& deadline);
+  // The simulated seconds that the call would take.
+  double price(const Collective& call);
   // In the place of a collective that this rank found invalid: tells the others why. Does not wait for them.
   void run_invalid(const std::string& why);
 
@@ -79,6 +82,7 @@ class Communicator {
 
   // A plan and this rank's program for it: the same for all calls of one kind.
   struct Prepared {
+    uint64_t bytes; // as nccl-tests counts them
     std::shared_ptr<const Plan> plan;
     Program program;
   };
@@ -86,10 +90,11 @@ class Communicator {
   void begin_call(const Deadline& deadline);
   std::shared_ptr<Prepared> prepare(const Collective& call);
   void post(const Collective& call, bool inlined, double ready, double seconds);
-  Outcome outcome(const std::shared_ptr<const Plan>& plan) const;
+  Outcome outcome(const Prepared& prepared) const;
   void arrive();
   void depart();
-  void wait_for(Barrier& barrier, std::atomic<uint32_t> RankState::*progress, const char* what, const Deadline& deadline);
+  void wait_for(
+      Barrier& barrier, std::atomic<uint32_t> RankState::* progress, const char* what, const Deadline& deadline);
   bool all_inlined() const;
   void find_buffers(const Collective& call, bool inlined, BufferTable& inputs, BufferTable& outputs);
 

@@ -29,9 +29,8 @@ constexpr size_t kGroupBytes = align(sizeof(GroupState), kPage);
 } // namespace
 
 const char* name(Op op) {
-  constexpr const char* kNames[] = {
-      "all_reduce", "reduce", "reduce_scatter", "all_gather", "gather", "broadcast", "scatter", "all_to_all", "barrier",
-      "send_recv", "invalid"};
+  constexpr const char* kNames[] = {"all_reduce", "reduce",     "reduce_scatter", "all_gather", "gather", "broadcast",
+                                    "scatter",    "all_to_all", "barrier",        "send_recv",  "invalid"};
   return kNames[static_cast<int>(op)];
 }
 

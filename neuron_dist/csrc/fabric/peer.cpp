@@ -63,8 +63,8 @@ char* Peer::map(uint64_t offset, uint64_t bytes) {
   const uint64_t device = offset / info_.capacity;
   const uint64_t start = offset % info_.capacity;
   TORCH_CHECK(
-      device < windows_.size() && bytes <= info_.capacity - start,
-      "process ", info_.pid, " named a range outside its HBM: ", bytes, " bytes at ", offset);
+      device < windows_.size() && bytes <= info_.capacity - start, "process ", info_.pid,
+      " named a range outside its HBM: ", bytes, " bytes at ", offset);
   return window(device) + start;
 }
 

@@ -95,8 +95,8 @@ PointToPoint::Transfers PointToPoint::progress() {
   }
   for (auto position = pending_.begin(); position != pending_.end();) {
     const auto current = position++;
-    const bool over = current->error != nullptr ||
-        (current->is_send ? advance_send(*current) : advance_receive(*current, current));
+    const bool over =
+        current->error != nullptr || (current->is_send ? advance_send(*current) : advance_receive(*current, current));
     if (over) ended.splice(ended.end(), pending_, current);
   }
   return ended;
@@ -127,8 +127,8 @@ bool PointToPoint::advance_send(Transfer& transfer) {
     message.bytes = transfer.buffer.bytes;
     message.dtype = static_cast<int8_t>(transfer.dtype);
     message.ready = transfer.ready;
-    transfer.end = transfer.ready +
-        communicator_.transfer_seconds(communicator_.rank(), transfer.peer, transfer.buffer.bytes);
+    transfer.end =
+        transfer.ready + communicator_.transfer_seconds(communicator_.rank(), transfer.peer, transfer.buffer.bytes);
     const bool large = is_large(transfer.buffer.bytes);
     if (large) {
       message.offset = Arena::instance().offset_of(transfer.buffer.data);
@@ -173,11 +173,9 @@ Message* PointToPoint::find_message(int from, int tag) {
 
 void PointToPoint::take(Transfer& transfer, Message& message, int from) {
   const bool large = is_large(message.bytes);
-  const bool fits =
-      message.bytes == transfer.buffer.bytes && message.dtype == static_cast<int8_t>(transfer.dtype);
+  const bool fits = message.bytes == transfer.buffer.bytes && message.dtype == static_cast<int8_t>(transfer.dtype);
   if (fits && large) {
-    std::memcpy(
-        transfer.buffer.data, communicator_.peer(from).map(message.offset, message.bytes), message.bytes);
+    std::memcpy(transfer.buffer.data, communicator_.peer(from).map(message.offset, message.bytes), message.bytes);
   } else if (fits && message.bytes > 0) {
     std::memcpy(transfer.buffer.data, message.payload, message.bytes);
   } else if (!fits) {
@@ -190,11 +188,7 @@ void PointToPoint::take(Transfer& transfer, Message& message, int from) {
   transfer.end = std::max(transfer.ready, message.ready) +
       communicator_.transfer_seconds(from, communicator_.rank(), message.bytes);
   message.end = transfer.end;
-  message.state.store(
-      !large  ? Message::free
-          : fits ? Message::received
-                 : Message::refused,
-      std::memory_order_release);
+  message.state.store(!large ? Message::free : fits ? Message::received : Message::refused, std::memory_order_release);
   communicator_.control().rank(from).bell.increment();
 }
 

@@ -23,8 +23,8 @@ std::vector<Place> everyone(int size, int segment, uint64_t offset) {
 // The block has `block_bytes` and is the `block`-th of `blocks` equal ones of the schedule's space.
 template <class Visit>
 void for_each_chunk(
-    const ReductionOrders* orders, uint64_t begin, uint64_t end, uint64_t block_bytes, uint64_t element_bytes, int block,
-    int blocks, Visit visit) {
+    const ReductionOrders* orders, uint64_t begin, uint64_t end, uint64_t block_bytes, uint64_t element_bytes,
+    int block, int blocks, Visit visit) {
   if (begin >= end) return;
   if (!orders) return visit(begin, end, std::shared_ptr<const Order>());
   const uint64_t block_units = orders->units / blocks;
@@ -48,8 +48,7 @@ std::vector<Place> shifted(std::vector<Place> places, uint64_t offset) {
 
 } // namespace
 
-Program make_program(
-    const Collective& call, const ReductionOrders* orders, int rank, int size, bool shared_outputs) {
+Program make_program(const Collective& call, const ReductionOrders* orders, int rank, int size, bool shared_outputs) {
   Program program;
   auto receive = [&](int from, int segment, int output) {
     const uint64_t bytes = call.outputs[output].bytes;

@@ -31,7 +31,6 @@ using Program = std::vector<Instruction>;
 // The program that reads the peers' memory directly, reducing in the orders that the plan states or, with null, in
 // rank order. `shared_outputs`: whether peers may write this rank's outputs; if so the ranks split the work of an
 // all_reduce or reduce, else each computes its own result in full.
-Program make_program(
-    const Collective& call, const ReductionOrders* orders, int rank, int size, bool shared_outputs);
+Program make_program(const Collective& call, const ReductionOrders* orders, int rank, int size, bool shared_outputs);
 
 } // namespace neuron

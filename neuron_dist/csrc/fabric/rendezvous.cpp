@@ -97,8 +97,8 @@ std::vector<Fd> receive_message(const Fd& from, void* data, size_t bytes, const 
     for (size_t i = 0; i < (header->cmsg_len - CMSG_LEN(0)) / sizeof(int); ++i) descriptors.emplace_back(raw[i]);
   }
   FABRIC_CHECK(
-      received == static_cast<ssize_t>(bytes) && (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == 0,
-      whom, " left while the group was made, or this process may not open ", kDescriptorsPerMessage,
+      received == static_cast<ssize_t>(bytes) && (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == 0, whom,
+      " left while the group was made, or this process may not open ", kDescriptorsPerMessage,
       " more files (`ulimit -n`)");
   return descriptors;
 }
@@ -160,9 +160,8 @@ Meeting host(c10d::Store& store, int size, const Deadline& deadline) {
   std::vector<Fd> connections(size);
   for (int arrived = 1; arrived < size; ++arrived) {
     FABRIC_CHECK(
-        readable(listener, deadline),
-        "timed out after ", deadline.timeout().count(), " ms while the group was made: rank(s) ",
-        missing_ranks(connections), " of ", size, " did not come");
+        readable(listener, deadline), "timed out after ", deadline.timeout().count(),
+        " ms while the group was made: rank(s) ", missing_ranks(connections), " of ", size, " did not come");
     Fd connection(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
     FABRIC_CHECK(connection && readable(connection, deadline), "a process connected but said nothing");
     Hello hello{};
@@ -205,14 +204,14 @@ Meeting join(c10d::Store& store, int rank, int size, const Deadline& deadline) {
         " ms while the group was made: ", error.what());
   }
   FABRIC_CHECK(
-      host_boot_id == boot_id(),
-      "rank ", rank, " and rank 0 are on different hosts; the neuron backend runs all ranks of a group on one host");
+      host_boot_id == boot_id(), "rank ", rank,
+      " and rank 0 are on different hosts; the neuron backend runs all ranks of a group on one host");
   socklen_t length;
   const sockaddr_un address = abstract_address(socket_name, length);
   Fd connection = unix_socket();
   FABRIC_CHECK(
-      connect(connection.get(), reinterpret_cast<const sockaddr*>(&address), length) == 0,
-      "rank ", rank, " cannot reach rank 0: ", std::strerror(errno),
+      connect(connection.get(), reinterpret_cast<const sockaddr*>(&address), length) == 0, "rank ", rank,
+      " cannot reach rank 0: ", std::strerror(errno),
       ". Rank 0 has left, or the two run in different network namespaces.");
   const Hello hello{rank, size, Peer::self()};
   const Fd arena = own_arena();
@@ -223,9 +222,8 @@ Meeting join(c10d::Store& store, int rank, int size, const Deadline& deadline) {
   std::vector<Fd> all;
   while (all.size() < 1 + 2 * static_cast<size_t>(size)) {
     FABRIC_CHECK(
-        readable(connection, deadline),
-        "timed out after ", deadline.timeout().count(), " ms while the group was made: not all of the ", size,
-        " ranks came");
+        readable(connection, deadline), "timed out after ", deadline.timeout().count(),
+        " ms while the group was made: not all of the ", size, " ranks came");
     for (auto& fd : receive_message(connection, roster.infos.data(), sizeof(PeerInfo) * size, "rank 0")) {
       all.push_back(std::move(fd));
     }

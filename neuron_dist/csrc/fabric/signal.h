@@ -41,7 +41,8 @@ class alignas(64) Signal {
 
   void wake() { futex(FUTEX_WAKE, INT_MAX, nullptr); }
 
-  // Returns once `ready(value)`. While asleep `tick` runs every 100 ms and at the deadline; it ends the wait by throwing.
+  // Returns once `ready(value)`. While asleep `tick` runs every 100 ms and at the deadline; it ends the wait by
+  // throwing.
   template <class Ready, class Tick>
   void wait(const SpinPolicy& spin, const Deadline& deadline, Ready ready, Tick tick) {
     for (int i = 0; i < spin.polls; ++i) {

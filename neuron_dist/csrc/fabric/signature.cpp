@@ -69,8 +69,8 @@ std::string Signatures::different_sizes(const std::function<std::string(int)>& r
     for (int from = 0; from < ranks_; ++from) {
       for (int to = 0; to < ranks_; ++to) {
         if (given(from, to) == given(0, to)) continue;
-        return "the ranks gave different sizes to " + describe(0) + ": " + rank_name(0) + " " +
-            elements(given(0, to)) + ", " + rank_name(from) + " " + elements(given(from, to)) +
+        return "the ranks gave different sizes to " + describe(0) + ": " + rank_name(0) + " " + elements(given(0, to)) +
+            ", " + rank_name(from) + " " + elements(given(from, to)) +
             (call.op == Op::reduce_scatter ? " for " + rank_name(to) : "");
       }
     }

@@ -10,8 +10,7 @@ namespace neuron {
 // What a collective's ranks must agree on, from what they posted for one call.
 class Signatures {
  public:
-  Signatures(const ControlSegment& control, int ranks, uint32_t call)
-      : control_(control), ranks_(ranks), call_(call) {}
+  Signatures(const ControlSegment& control, int ranks, uint32_t call) : control_(control), ranks_(ranks), call_(call) {}
 
   // Empty if all ranks made the same call and their sizes fit; else who called what. `rank_name(r)` names a rank.
   std::string mismatch(const std::function<std::string(int)>& rank_name) const;

@@ -1,0 +1,122 @@
+#define FMT_HEADER_ONLY // the flight recorder formats with fmt, which torch does not export
+#include "csrc/c10d/recorder.h"
+
+#include <chrono>
+
+#include <pybind11/stl.h>
+#include <torch/csrc/distributed/c10d/FlightRecorderDetail.hpp>
+
+template <>
+float c10d::getDurationFromEvent<neuron::HostEvent>(neuron::HostEvent& start, neuron::HostEvent& end) {
+  return static_cast<float>(end.nanoseconds - start.nanoseconds) * 1e-6f; // milliseconds
+}
+
+namespace neuron {
+
+namespace py = pybind11;
+
+namespace {
+
+using FlightRecorder = c10d::FlightRecorder<HostEvent>;
+
+int64_t now() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+// torch's analyzer refuses names of backends that it does not list; this one it lists, and means nothing by it.
+constexpr const char* kPrefix = "hccl:";
+
+} // namespace
+
+Recorder& Recorder::instance() {
+  static auto* recorder = new Recorder(); // never destroyed, as the flight recorder
+  return *recorder;
+}
+
+Recorder::Recorder() { FlightRecorder::get()->record_accelerator_version("neuron-dist"); }
+
+void Recorder::add_group(const Group& group, std::vector<uint64_t> global_ranks) {
+  FlightRecorder::get()->record_pg_ranks(group.name, std::move(global_ranks));
+}
+
+std::shared_ptr<Record> Recorder::begin(
+    const Group& group, const char* op, const std::string& flight_op, uint64_t sequence_number,
+    const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& outputs, std::chrono::milliseconds timeout,
+    bool is_transfer) {
+  auto record = std::make_shared<Record>();
+  record->group = std::get<0>(group.name);
+  record->op = op;
+  record->sequence_number = sequence_number;
+  if (flight_op.empty()) return record;
+  record->flight_id = FlightRecorder::get()->record(
+      group.id, group.name, is_transfer ? 0 : sequence_number, is_transfer ? sequence_number : 0, sequence_number,
+      kPrefix + flight_op, inputs, outputs, &record->started, &record->ended, timeout,
+      std::make_shared<c10d::ProcessGroupStatus>(), is_transfer);
+  return record;
+}
+
+void Recorder::start(Record& record) {
+  record.host_start = now();
+  record.started.nanoseconds = record.host_start;
+}
+
+void Recorder::end(const std::shared_ptr<Record>& record, const Outcome& outcome) {
+  record->host_end = now();
+  record->ended.nanoseconds = record->host_end;
+  record->start = outcome.start;
+  record->end = outcome.end;
+  if (outcome.plan) {
+    record->algorithm = outcome.plan->algorithm;
+    record->steps = outcome.plan->steps;
+    record->bytes = outcome.bytes;
+  }
+  FlightRecorder::get()->retire_id(record->flight_id);
+  std::lock_guard lock(mutex_);
+  ended_.push_back(record);
+  while (ended_.size() > capacity_) ended_.pop_front();
+}
+
+void Recorder::set_capacity(size_t capacity) {
+  std::lock_guard lock(mutex_);
+  capacity_ = capacity;
+}
+
+std::vector<std::shared_ptr<Record>> Recorder::records() const {
+  std::lock_guard lock(mutex_);
+  return {ended_.begin(), ended_.end()};
+}
+
+std::string Recorder::flight_dump(bool with_stacks) {
+  return FlightRecorder::get()->dump(std::nullopt, /*includeCollectives=*/true, with_stacks, /*onlyActive=*/false);
+}
+
+void bind_recorder(py::module& m) {
+  py::class_<Record, std::shared_ptr<Record>>(m, "Record", "One operation of this process.")
+      .def_readonly("group", &Record::group)
+      .def_readonly("op", &Record::op)
+      .def_readonly("sequence_number", &Record::sequence_number)
+      .def_readonly("bytes", &Record::bytes)
+      .def_readonly("algorithm", &Record::algorithm)
+      .def_readonly("steps", &Record::steps)
+      .def_readonly("start", &Record::start)
+      .def_readonly("end", &Record::end)
+      .def_readonly("host_start", &Record::host_start)
+      .def_readonly("host_end", &Record::host_end)
+      .def_readonly("flight_id", &Record::flight_id);
+  m.def("records", [] { return Recorder::instance().records(); });
+  m.def("keep_records", [](size_t capacity) { Recorder::instance().set_capacity(capacity); }, py::arg("capacity"));
+  m.def(
+      "flight_dump",
+      [](bool with_stacks) {
+        std::string dump;
+        {
+          const py::gil_scoped_release released;
+          dump = Recorder::instance().flight_dump(with_stacks);
+        }
+        return py::bytes(dump);
+      },
+      py::arg("with_stacks") = true);
+}
+
+} // namespace neuron
