@@ -163,4 +163,6 @@ def test_the_topology_gives_devices_and_their_memory():
 
 def test_an_unknown_topology_is_told_at_first_use():
     code = "import torch; torch.zeros(1, device='neuron')"
-    assert "NEURON_SIM_TOPOLOGY='trn9'" in run_python(code, NEURON_SIM_TOPOLOGY="trn9").stderr.splitlines()[-1]
+    assert (
+        "NEURON_SIM_TOPOLOGY='trn9'" in run_python(code, NEURON_SIM_TOPOLOGY="trn9").stderr.splitlines()[-1]
+    )

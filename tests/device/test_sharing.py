@@ -21,7 +21,7 @@ def test_numpy_gets_a_copy_on_the_host():
     assert np.from_dlpack(tensor, device="cpu").tolist() == [0, 1, 2, 3]
     with pytest.raises(BufferError, match="copy=False"):
         np.from_dlpack(tensor, device="cpu", copy=False)
-    with pytest.raises((BufferError, RuntimeError), match="[Dd]evice"):
+    with pytest.raises((BufferError, RuntimeError), match=r"[Dd]evice"):
         np.from_dlpack(tensor)
 
 
@@ -96,6 +96,8 @@ def test_workers_may_return_tensors_on_the_device():
 
 
 def test_a_forked_worker_that_touches_the_device_is_an_error_and_no_hang():
-    loader = torch.utils.data.DataLoader(Held(), batch_size=None, num_workers=1, multiprocessing_context="fork")
+    loader = torch.utils.data.DataLoader(
+        Held(), batch_size=None, num_workers=1, multiprocessing_context="fork"
+    )
     with pytest.raises(RuntimeError, match="forked subprocess"):
         list(loader)
