@@ -34,14 +34,19 @@ IDS = [f"{op.full_name}-{str(dtype).removeprefix('torch.')}" for op, dtype in CA
 def on_neuron(value: Any) -> Any:
     """The same tensors on the device, with their storage sizes, offsets and strides; "cpu" is "neuron"."""
 
+    moved_before: dict[int, torch.Tensor] = {}  # a tensor that is given twice stays one
+
     def move(leaf: Any) -> Any:
         if not isinstance(leaf, torch.Tensor):
             return "neuron" if leaf in ("cpu", torch.device("cpu")) else leaf
+        if id(leaf) in moved_before:
+            return moved_before[id(leaf)]
         whole = torch.empty(0, dtype=leaf.dtype).set_(leaf.detach().untyped_storage()).to("neuron")
         moved = whole.set_(whole.untyped_storage(), leaf.storage_offset(), leaf.size(), leaf.stride())
         moved = torch._neg_view(moved) if leaf.is_neg() else moved
         moved = moved.conj() if leaf.is_conj() else moved
-        return moved.requires_grad_(leaf.requires_grad)
+        moved_before[id(leaf)] = moved.requires_grad_(leaf.requires_grad)
+        return moved
 
     return tree_map(move, value)
 

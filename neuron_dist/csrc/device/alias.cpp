@@ -59,9 +59,9 @@ void check_dense(const at::Tensor& tensor) {
       tensor.has_storage(), "the neuron device has dense tensors only, none of layout ", tensor.layout());
 }
 
-// Whether a CPU storage can become a neuron storage as it is.
+// Whether a CPU storage can become a neuron storage as it is. torch's zero tensors have a size but no memory.
 bool has_landed(const c10::StorageImpl& storage) {
-  return storage.data() ? Arena::exists() && Arena::instance().contains(storage.data()) : storage.nbytes() == 0;
+  return !storage.data() || (Arena::exists() && Arena::instance().contains(storage.data()));
 }
 
 // The storage itself, made a neuron one, or a copy in the HBM of one that lies elsewhere.
