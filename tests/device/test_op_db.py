@@ -82,7 +82,7 @@ class Outcome:
 
 
 def storage_of(tensor: torch.Tensor) -> int:
-    return tensor.untyped_storage().data_ptr()
+    return tensor.untyped_storage()._cdata
 
 
 def check(op: OpInfo, theirs: Outcome, ours: Outcome) -> None:

@@ -162,6 +162,7 @@ void Aliases::write_back(const AliasedTensor& argument, c10::Device device) {
       impl->storage_offset() != alias->storage_offset()) {
     impl->set_sizes_and_strides(alias->sizes(), alias->strides(), alias->storage_offset());
   }
+  if (impl->is_conj() != alias->is_conj()) impl->_set_conj(alias->is_conj());
 }
 
 } // namespace neuron
