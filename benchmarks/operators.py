@@ -73,8 +73,8 @@ def measure(rounds: int, seconds: float) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=5, help="timings of each operator (default 5)")
-    parser.add_argument("--seconds", type=float, default=0.01, help="shortest timing (default 0.01)")
+    parser.add_argument("--rounds", type=int, default=40, help="timings of each operator (default 40)")
+    parser.add_argument("--seconds", type=float, default=0.002, help="shortest timing (default 0.002)")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     with torch.no_grad():

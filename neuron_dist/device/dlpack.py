@@ -11,7 +11,7 @@ _torch_dlpack_device = torch.Tensor.__dlpack_device__
 
 
 def teach_dlpack() -> None:
-    """Let ``torch.Tensor``'s two methods of the protocol serve the device; torch knows only an unnamed one."""
+    """Let ``torch.Tensor``'s two methods of the protocol serve the device, which torch's refuse."""
     torch.Tensor.__dlpack__ = _dlpack  # type: ignore[assignment, method-assign]
     torch.Tensor.__dlpack_device__ = _dlpack_device  # type: ignore[assignment, method-assign]
 

@@ -1,4 +1,4 @@
-"""What inductor, torch.compile's default backend, finds for the device: one line that names the backend to use."""
+"""What inductor, torch.compile's default backend, finds for the device: which backend to use."""
 
 from typing import Any, NoReturn
 

@@ -1,7 +1,7 @@
 """Neuron tensors through ``torch.multiprocessing``: queues, pipes and DataLoader workers.
 
-Every process simulates its own HBM, so a tensor that crosses is copied: by way of shared host memory, onto the
-device of the same index.
+Every process simulates its own HBM, so a tensor that crosses is copied: by way of shared host memory, onto
+the device of the same index.
 """
 
 from multiprocessing.reduction import ForkingPickler

@@ -139,10 +139,8 @@ def test_tensors_fill_a_device_to_its_end():
         whole = torch.empty(32 << 20, dtype=torch.uint8, device="neuron")
         print(whole.numel() >> 20, torch.neuron.memory_reserved() >> 20)
     """
-    assert output_of(code, NEURON_SIM_HBM="32MiB").splitlines() == [
-        "[(0, 0), (1, 1), (2, 2), (3, 3)] 32",
-        "32 32",
-    ]
+    expected = ["[(0, 0), (1, 1), (2, 2), (3, 3)]", "32", "32 32"]
+    assert output_of(code, NEURON_SIM_HBM="32MiB").splitlines() == expected
 
 
 def test_memory_fraction_limits_the_device():

@@ -59,9 +59,9 @@ void check_dense(const at::Tensor& tensor) {
       tensor.has_storage(), "the neuron device has dense tensors only, none of layout ", tensor.layout());
 }
 
-// Whether a CPU storage can become a neuron storage as it is.
+// Whether a CPU storage can become a neuron storage as it is. torch's zero tensors have a size but no memory.
 bool has_landed(const c10::StorageImpl& storage) {
-  return storage.data() ? Arena::exists() && Arena::instance().contains(storage.data()) : storage.nbytes() == 0;
+  return !storage.data() || (Arena::exists() && Arena::instance().contains(storage.data()));
 }
 
 // The storage itself, made a neuron one, or a copy in the HBM of one that lies elsewhere.
@@ -162,6 +162,7 @@ void Aliases::write_back(const AliasedTensor& argument, c10::Device device) {
       impl->storage_offset() != alias->storage_offset()) {
     impl->set_sizes_and_strides(alias->sizes(), alias->strides(), alias->storage_offset());
   }
+  if (impl->is_conj() != alias->is_conj()) impl->_set_conj(alias->is_conj());
 }
 
 } // namespace neuron

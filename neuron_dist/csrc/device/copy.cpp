@@ -1,3 +1,5 @@
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/copy_ops.h>
 #include <c10/core/Stream.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>
@@ -9,14 +11,22 @@ namespace neuron {
 
 namespace {
 
-at::Tensor host_view(const at::Tensor& tensor) { return is_neuron(tensor) ? cpu_alias(tensor) : tensor; }
-
 // Between any two of host and devices: all of it is memory of this process, so a copy is torch's CPU copy.
-at::Tensor copy_from(const at::Tensor& self, const at::Tensor& dst, bool non_blocking) {
+at::Tensor& copy_(at::Tensor& self, const at::Tensor& source, bool non_blocking) {
   check_not_forked();
+  Aliases aliases;
+  const auto on_host = [&aliases](const at::Tensor& tensor) {
+    return is_neuron(tensor) ? aliases.alias(tensor, /*written=*/false) : tensor;
+  };
+  at::Tensor target = on_host(self);
   const c10::impl::ExcludeDispatchKeyGuard below_autograd(kAboveKernels);
-  host_view(dst).copy_(host_view(self), non_blocking);
-  return dst;
+  at::_ops::copy_::redispatch(c10::DispatchKeySet(c10::DispatchKey::CPU), target, on_host(source), non_blocking);
+  return self;
+}
+
+at::Tensor copy_from(const at::Tensor& self, const at::Tensor& dst, bool non_blocking) {
+  at::Tensor target = dst;
+  return copy_(target, self, non_blocking);
 }
 
 at::Tensor copy_from_and_resize(const at::Tensor& self, const at::Tensor& dst) {
@@ -40,16 +50,12 @@ bool has_compatible_shallow_copy_type(const at::Tensor& self, const at::Tensor& 
 }
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("copy_", &copy_);
   m.impl("_copy_from", &copy_from);
   m.impl("_copy_from_and_resize", &copy_from_and_resize);
   m.impl("record_stream", &record_stream);
   m.impl("_has_compatible_shallow_copy_type", &has_compatible_shallow_copy_type);
 }
-
-// A copy between tensors of which one is lazily conjugated or negated is the CPU kernel's to resolve; torch's own
-// answer, a clone first, would come back here.
-TORCH_LIBRARY_IMPL(aten, Conjugate, m) { m.impl("_copy_from", torch::CppFunction::makeFallthrough()); }
-TORCH_LIBRARY_IMPL(aten, Negative, m) { m.impl("_copy_from", torch::CppFunction::makeFallthrough()); }
 
 } // namespace
 
