@@ -219,7 +219,44 @@ def test_a_named_port_and_torchs_default_between_nodes_are_kept(line, monkeypatc
     monkeypatch.setattr(torchrun, "run", started.append)
     argv = [*line.split(), str(tmp_path / "train.py")]
     assert neuronrun.main(argv) == 0
-    assert started == [torchrun.get_args_parser().parse_args(argv)]
+    expected = vars(torchrun.get_args_parser().parse_args(argv))
+    assert vars(started[0]).items() >= expected.items()
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("--topology trn9.huge", "trn9.huge"),
+        ("--topology ring:2 --nproc-per-node 3", "2 cores, too few for the job's ranks"),
+        ("--algorithm quicksort", "quicksort"),
+        ("--reduction sloppy", "--reduction sloppy: expected one of schedule, exact"),
+        ("--lint loud", "--lint loud: expected one of warn, error, off"),
+    ],
+)
+def test_what_the_fabric_does_not_know_is_one_line(line, message, tmp_path, capsys):
+    (tmp_path / "train.py").touch()
+    assert neuronrun.main([*line.split(), str(tmp_path / "train.py")]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def test_fabric_flags_reach_the_workers_and_leave_a_trace(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import torch, torch.distributed as dist\n"
+        "dist.init_process_group('neuron')\n"
+        "dist.all_reduce(torch.ones(1 << 18, device='neuron'))\n"
+        "from neuron_dist import _C\n"
+        "assert _C.records()[-1].algorithm == 'kangaring', _C.records()[-1].algorithm\n"
+        "dist.destroy_process_group()\n"
+    )
+    flags = ["--topology", "trn2.48xlarge", "--algorithm", "kangaring", "--trace", str(tmp_path / "trace")]
+    command = [sys.executable, "-m", "neuron_dist.launcher", "--nproc-per-node", "4", *flags, str(script)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    events = json.loads((tmp_path / "trace" / "trace.json").read_text())["traceEvents"]
+    assert sum(event["ph"] == "X" and event["name"] == "all_reduce" for event in events) > 8
 
 
 def test_two_jobs_at_once_use_different_ports(report):
