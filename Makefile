@@ -18,7 +18,7 @@ demo: install
 test: install
 	$(BIN)/python -m pytest -n $(WORKERS) -m "not full"
 
-test-full: install
+test-full: .venv/full.stamp
 	$(BIN)/python -m pytest -n $(WORKERS)
 
 lint: .venv/lint.stamp
@@ -34,6 +34,10 @@ install: .venv/install.stamp
 
 .venv/install.stamp: .venv/torch.stamp pyproject.toml setup.py $(CSRC)
 	$(PIP) --no-build-isolation --editable ".[test]"
+	touch $@
+
+.venv/full.stamp: .venv/install.stamp
+	$(PIP) --no-build-isolation --editable ".[full]"
 	touch $@
 
 .venv/lint.stamp: .venv/torch.stamp

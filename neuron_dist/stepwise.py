@@ -3,7 +3,7 @@
 Slow and plain; it exists to hold the native executor, which evaluates the order of the sums at once, to its bits.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache, reduce
 
 import numpy as np
@@ -82,12 +82,11 @@ class Walk:
         begin, end = self.edges[index]
         return self.space[begin:end]
 
-    def _moves(self, step: int, side: str) -> Iterable[tuple[int, int]]:
+    def _moves(self, step: int, side: str) -> list[tuple[int, int]]:
         rows = self.schedule.rows(step)
         column = getattr(self.schedule, side)
-        for row in range(rows.start, rows.stop):
-            if column[row] == self.rank:
-                yield from ((row, chunk) for chunk in range(self.schedule.lo[row], self.schedule.hi[row]))
+        mine = [row for row in range(rows.start, rows.stop) if column[row] == self.rank]
+        return [(row, c) for row in mine for c in range(int(self.schedule.lo[row]), int(self.schedule.hi[row]))]
 
 
 def walk_locally(schedule: Schedule, spaces: Sequence[torch.Tensor], combine: Combine) -> None:
