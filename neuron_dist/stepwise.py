@@ -86,7 +86,9 @@ class Walk:
         rows = self.schedule.rows(step)
         column = getattr(self.schedule, side)
         mine = [row for row in range(rows.start, rows.stop) if column[row] == self.rank]
-        return [(row, c) for row in mine for c in range(int(self.schedule.lo[row]), int(self.schedule.hi[row]))]
+        return [
+            (row, c) for row in mine for c in range(int(self.schedule.lo[row]), int(self.schedule.hi[row]))
+        ]
 
 
 def walk_locally(schedule: Schedule, spaces: Sequence[torch.Tensor], combine: Combine) -> None:
