@@ -10,9 +10,11 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
+from torch._C._distributed_c10d import TCPStore
+from torch.multiprocessing.spawn import spawn
 
-import neuron_dist
+from neuron_dist import _C
+from neuron_dist.clock import simulated_time
 
 
 @dataclass(frozen=True)
@@ -46,10 +48,10 @@ class Row:
 
 def measure(job: Job) -> list[Row]:
     """Run the job on ``job.ranks`` processes. Raises what a rank raised."""
-    store = dist.TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
+    store = TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder, "rows")
-        mp.spawn(_rank, (store.port, job, result), nprocs=job.ranks)
+        spawn(_rank, (store.port, job, result), nprocs=job.ranks)
         return torch.load(result, weights_only=False)
 
 
@@ -57,7 +59,7 @@ def _rank(rank: int, port: int, job: Job, result: Path) -> None:
     torch.set_num_threads(1)
     torch.accelerator.set_device_index(rank)
     os.environ["RANK"] = str(rank)
-    store = dist.TCPStore("localhost", port, job.ranks, is_master=False)
+    store = TCPStore("localhost", port, job.ranks, is_master=False)
     dist.init_process_group("neuron", store=store, rank=rank, world_size=job.ranks)
     peers = {name: dist.new_group(backend=name) for name in job.peers}
     rows = [_measure_size(job, rank, size, peers) for size in job.sizes]
@@ -68,10 +70,10 @@ def _rank(rank: int, port: int, job: Job, result: Path) -> None:
 
 def _measure_size(job: Job, rank: int, size: int, peers: dict[str, dist.ProcessGroup]) -> Row:
     case = Case(job, rank, size)
-    began = neuron_dist.simulated_time()
+    began = simulated_time()
     output = case.call("neuron", dist.group.WORLD)()
-    simulated = neuron_dist.simulated_time() - began
-    algorithm = neuron_dist._C.records()[-1].algorithm
+    simulated = simulated_time() - began
+    algorithm = _C.records()[-1].algorithm
     wrong = torch.tensor(case.count_wrong(output))
     dist.all_reduce(wrong)
     times = _times(case.call("neuron", dist.group.WORLD), job)
@@ -132,7 +134,8 @@ class Case:
         def send_recv() -> None:
             works = [dist.isend(given, ring[0], group), dist.irecv(output, ring[1], group)]
             for work in works:
-                work.wait()
+                if work is not None:  # None is for ranks outside the group
+                    work.wait()
 
         calls: dict[str, tuple[Callable[[], object], torch.Tensor]] = {
             "all_reduce": (lambda: dist.all_reduce(given, group=group), given),
@@ -165,5 +168,5 @@ class Case:
         mine = slice(self.rank * self.part, (self.rank + 1) * self.part)
         if self.job.op == "all_to_all":
             return torch.cat([self.input(rank)[mine] for rank in everyone])
-        total = sum(self.input(rank).double() for rank in everyone)
+        total = torch.stack([self.input(rank).double() for rank in everyone]).sum(0)
         return (total if self.job.op == "all_reduce" else total[mine]).to(self.dtype)

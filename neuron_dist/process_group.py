@@ -5,6 +5,7 @@ import os
 import weakref
 
 import torch.distributed as dist
+from torch._C._distributed_c10d import _DistributedBackendOptions as DistributedBackendOptions
 
 from neuron_dist import _C
 from neuron_dist._C import ProcessGroupNeuron
@@ -32,9 +33,7 @@ def register_backend() -> None:
             devices.append("neuron")
 
 
-def _create(
-    request: "dist.distributed_c10d._DistributedBackendOptions", options: Options | None
-) -> ProcessGroupNeuron:
+def _create(request: "DistributedBackendOptions", options: Options | None) -> ProcessGroupNeuron:
     _lazy_init()  # the device that is current now is where the group works
     chosen = Options(request.timeout) if options is None else options
     chosen.group_name = request.group_id

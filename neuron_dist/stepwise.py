@@ -115,5 +115,6 @@ def walk_processes(schedule: Schedule, rank: int, space: torch.Tensor, combine: 
         works = [dist.isend(elements, to) for to, elements in walk.sends(step)]
         works += [dist.irecv(elements, sender) for sender, elements in walk.receives(step)]
         for work in works:
-            work.wait()
+            if work is not None:  # None is for ranks outside the group
+                work.wait()
         walk.finish(step)

@@ -91,7 +91,8 @@ def run(args: argparse.Namespace) -> int:
         )
     print(table(list(rows[0]), [[_shown(value) for value in row.values()] for row in rows]))
     if measured:
-        print(f"Avg bus bandwidth: {sum(row['busbw(GB/s)'] for row in rows) / len(rows):.4g} GB/s (host)")
+        rates = [size / row.median_us / 1e3 * OPS[op].busbw(args.nworkers) for size, row in measured.items()]
+        print(f"Avg bus bandwidth: {sum(rates) / len(rates):.4g} GB/s (host)")
     return 0
 
 
