@@ -36,7 +36,7 @@ def register_backend() -> None:
 def _create(request: "DistributedBackendOptions", options: Options | None) -> ProcessGroupNeuron:
     _lazy_init()  # the device that is current now is where the group works
     chosen = Options(request.timeout) if options is None else options
-    chosen.group_name = request.group_id
+    chosen.group_name = request.group_id  # type: ignore[assignment]  # a NewType of str in the stubs alone
     chosen.global_ranks_in_group = request.global_ranks_in_group or list(range(request.group_size))
     group = ProcessGroupNeuron(request.store, request.group_rank, request.group_size, chosen)
     _groups.add(group)
