@@ -102,6 +102,14 @@ def cheapest(candidates: dict[str, Profile], size: int) -> str:
     return min(candidates, key=lambda name: candidates[name].price(size).time_us)
 
 
+def by_rule(candidates: dict[str, Profile], rules: Iterable[Rule], size: int) -> str:
+    """The name of the candidate that the first rule for ``size`` bytes names, else of the cheapest."""
+    for rule in rules:
+        if rule.low <= size < rule.high and rule.algorithm in candidates:
+            return rule.algorithm
+    return cheapest(candidates, size)
+
+
 def choose(
     op: str,
     group: Group,

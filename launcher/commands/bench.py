@@ -9,11 +9,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from neuron_dist.collectives import OPS, Price, Profile, profiles
-from neuron_dist.collectives.choose import cheapest, parse_rules
-from neuron_dist.collectives.errors import CollectiveError
+from neuron_dist.collectives import OPS, Price, profiles
+from neuron_dist.collectives.choose import by_rule, parse_rules
+from neuron_dist.collectives.errors import CollectiveError, Unsupported
 from neuron_dist.collectives.sizes import parse_size
 from neuron_dist.topology import Group
 
@@ -71,11 +72,13 @@ def run(args: argparse.Namespace) -> int:
     topology = fabric(args, args.topology) if args.topology else job_topology(args.nworkers)
     group = Group(topology, range(args.nworkers))
     rules = parse_rules(args.algorithm).get(op, [])
-    names = [rule.algorithm for rule in rules] or None
     pairs = tuple((rank, (rank + 1) % group.size) for rank in range(group.size)) if op == "send_recv" else ()
-    candidates = profiles(op, group, names, pairs=pairs)
+    candidates = profiles(op, group, pairs=pairs)
+    for rule in rules:
+        with suppress(Unsupported):
+            candidates |= profiles(op, group, [rule.algorithm], pairs=pairs)
     sizes = sizes_of(args)
-    prices = {size: _price(candidates, size) for size in sizes}
+    prices = {size: candidates[by_rule(candidates, rules, size)].price(size) for size in sizes}
     measured = {row.size: row for row in _measure(args, op, sizes)} if args.nworkers <= MOST_PROCESSES else {}
     rows = [_row(op, args.nworkers, prices[size], measured.get(size)) for size in sizes]
     if args.report_to_json_file:
@@ -111,19 +114,21 @@ def sizes_of(args: argparse.Namespace) -> list[int]:
     return sizes
 
 
-def _price(candidates: dict[str, Profile], size: int) -> Price:
-    return candidates[cheapest(candidates, size)].price(size)
-
-
 def _measure(args: argparse.Namespace, op: str, sizes: list[int]) -> list[Row]:
     if args.topology:
         os.environ["NEURON_SIM_TOPOLOGY"] = args.topology
     if args.algorithm:
         os.environ["NEURON_SIM_ALGORITHM"] = args.algorithm
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    from ..measure import Job, measure  # brings torch
+    import torch
+
+    from ..measure import Job, measure
 
     dtype = DTYPES.get(args.datatype, args.datatype)
+    if not isinstance(getattr(torch, dtype, None), torch.dtype):
+        raise CollectiveError(
+            f"-d {args.datatype}: no such dtype; expected fp32, bf16, fp16 or torch's names"
+        )
     peers = [args.vs] if args.vs else []
     return measure(
         Job(op, args.nworkers, sizes, dtype, args.iters, args.warmup_iters, args.check, args.seed, peers)

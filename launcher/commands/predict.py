@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from neuron_dist.collectives import Price, Unsupported, profiles
-from neuron_dist.collectives.choose import cheapest, parse_selection
+from neuron_dist.collectives.choose import by_rule, parse_selection
 from neuron_dist.collectives.price import Profile
 from neuron_dist.collectives.sizes import format_size, parse_sizes
 
@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
                 wanted |= profiles(args.op, group, [rule.algorithm], root=args.root, pairs=pairs)
             except Unsupported:
                 continue
-    chosen = {size: _chosen(wanted, rules, size) for size in sizes}
+    chosen = {size: by_rule(wanted, rules, size) for size in sizes}
     rows = [(p, name == chosen[p.size]) for size in sizes for name, p in _by_time(wanted, size)]
     if args.plot:
         lines = {name: [(p.size, p.time_us) for p, _ in rows if p.algorithm == name] for name in wanted}
@@ -70,13 +70,6 @@ def run(args: argparse.Namespace) -> int:
         print(f"{args.op}, {group.size} ranks of {group.topology.name}: predicted, not measured")
         print(_table(rows, top=TOP if args.algorithm is None else len(wanted)))
     return 0
-
-
-def _chosen(candidates: dict[str, Profile], rules: list, size: int) -> str:
-    fitting = (
-        rule.algorithm for rule in rules if rule.low <= size < rule.high and rule.algorithm in candidates
-    )
-    return next(fitting, None) or cheapest(candidates, size)
 
 
 def _by_time(candidates: dict[str, Profile], size: int) -> list[tuple[str, Price]]:
