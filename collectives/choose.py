@@ -7,7 +7,7 @@ and not its last; one left open goes on for ever.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ..topology import Group
@@ -81,15 +81,19 @@ def profiles(
     *,
     root: int = 0,
     pairs: tuple[tuple[int, int], ...] = (),
+    beside: Sequence[Group] = (),
 ) -> dict[str, Profile]:
-    """Every algorithm that serves the op on the group, ready to be priced. All built-in ones by default."""
+    """Every algorithm that serves the op on the group, ready to be priced. All built-in ones by default.
+
+    ``beside``: groups on other cores that do the same at the same time, by the same schedule.
+    """
     if algorithms is None:
         algorithms = ["direct"] if op in POINT_TO_POINT else algorithm_names()
     found: dict[str, Profile] = {}
     refused: list[Unsupported] = []
     for name in algorithms:
         try:
-            found[name] = profile(build(op, name, group, root=root, pairs=pairs), group)
+            found[name] = profile(build(op, name, group, root=root, pairs=pairs), group, beside)
         except Unsupported as error:
             refused.append(error)
     if not found:

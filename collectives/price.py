@@ -6,17 +6,21 @@ its busiest core. Steps follow each other, the three parts of a step too. Readin
 to many counts as one touch; adding up several that arrive in one step reads each and one's own, and writes
 once.
 
+Groups on other cores that walk the same schedule side by side share its steps: their bytes add up on the links,
+and the latency is that of the longest path of all. Each core still has its HBM to itself.
+
 A pipelined schedule is priced as such: cut into m pieces, piece i does step s at tick i + s, and a tick's
 links carry all steps that are then under way. m is the power of two that costs least.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from ..topology import Group, routes
+from ..topology import Group, Routes, routes
 from .bound import bound_us_per_byte
 from .errors import CollectiveError
 from .schedule import Schedule
@@ -55,8 +59,9 @@ class Profile:
     """Everything about a schedule on a group that does not depend on the size: price any size from it.
 
     By step: ``alpha_us``, ``link_us`` (per byte of the busiest link) and ``hbm_us`` (per byte of the busiest
-    core). ``link_total``: us per byte by link. ``pipeline``: us per byte by step and link, and by step and
-    core, kept only for pipelined schedules.
+    core). ``link_total``: us per byte by link, of all groups that walk side by side. ``pipeline``: us per byte
+    by step and link, and by step and core, kept only for pipelined schedules. ``bound_us``: of the group alone,
+    which holds beside others too.
     """
 
     schedule: Schedule
@@ -127,17 +132,21 @@ def price(schedule: Schedule, group: Group, size: int) -> Price:
     return profile(schedule, group).price(size)
 
 
-def profile(schedule: Schedule, group: Group) -> Profile:
-    """Route every transfer and add up what each step puts on each link and core."""
-    if schedule.ranks != group.size:
-        raise CollectiveError(
-            f"{schedule.name}: a schedule of {schedule.ranks} ranks on a group of {group.size}"
-        )
+def profile(schedule: Schedule, group: Group, beside: Sequence[Group] = ()) -> Profile:
+    """Route every transfer and add up what each step puts on each link and core.
+
+    ``beside``: groups of as many ranks on other cores of the topology, which walk the schedule at the same time.
+    """
+    for walker in (group, *beside):
+        if schedule.ranks != walker.size:
+            raise CollectiveError(
+                f"{schedule.name}: a schedule of {schedule.ranks} ranks on a group of {walker.size}"
+            )
     topology, steps = group.topology, schedule.steps
     links = len(topology.link_gbps)
     pair_key = schedule.src.astype(np.int64) * schedule.ranks + schedule.dst
     pairs, pair = np.unique(pair_key, return_inverse=True)
-    paths = routes(topology, group.cores[pairs // schedule.ranks], group.cores[pairs % schedule.ranks])
+    paths = _joint_paths((group, *beside), pairs // schedule.ranks, pairs % schedule.ranks)
 
     us_per_byte = np.divide(1e-3, topology.link_gbps, out=np.zeros(links), where=topology.link_gbps > 0)
     alpha, busiest = np.zeros(steps), np.zeros(steps)
@@ -171,6 +180,16 @@ def profile(schedule: Schedule, group: Group) -> Profile:
         pipeline,
         bound,
     )
+
+
+def _joint_paths(groups: Sequence[Group], src: np.ndarray, dst: np.ndarray) -> Routes:
+    """From rank ``src[i]`` to rank ``dst[i]``: the links of all groups' paths as one path, of the longest latency."""
+    cores = np.stack([group.cores for group in groups])
+    paths = routes(groups[0].topology, cores[:, src].T.ravel(), cores[:, dst].T.ravel())
+    latency, hops = (
+        by_path.reshape(-1, len(groups)).max(axis=1) for by_path in (paths.latency_us, paths.hops)
+    )
+    return Routes(paths.first[:: len(groups)], paths.link, paths.share, latency, hops)
 
 
 def _sum_of_ticks(by_step: np.ndarray, pieces: int) -> float:

@@ -46,7 +46,13 @@ class ReductionOrders:
 
 class Plan:
     def __init__(
-        self, algorithm: str, steps: int, seconds: float, orders: ReductionOrders | None
+        self,
+        algorithm: str,
+        steps: int,
+        seconds: float,
+        orders: ReductionOrders | None,
+        links: np.ndarray,
+        link_seconds: np.ndarray,
     ) -> None: ...
     @property
     def algorithm(self) -> str: ...

@@ -15,12 +15,14 @@ from neuron_dist.collectives import (
     Profile,
     Schedule,
     Unsupported,
+    profile,
     profiles,
     reduction_order,
 )
 from neuron_dist.collectives.choose import parse_rules
 from neuron_dist.group_lint import check_group
 from neuron_dist.job import job_topology
+from neuron_dist.siblings import siblings
 from neuron_dist.topology import Group, Topology
 
 REDUCTIONS = ("schedule", "exact")
@@ -40,7 +42,7 @@ def make_planner(
     reduction = options.reduction or os.environ.get("NEURON_SIM_REDUCTION", "schedule")
     if reduction not in REDUCTIONS:
         raise ValueError(f"reduction={reduction!r}: expected one of {', '.join(REDUCTIONS)}")
-    planner = Planner(topology, ranks, selection, reduction)
+    planner = Planner(topology, ranks, selection, reduction, world_size)
     if rank == 0:
         _planners[options.group_name] = planner
     return planner, reduction == "schedule"
@@ -57,23 +59,25 @@ def busy_links(group: str, op: str, algorithm: str, size: int) -> list[tuple[int
     planner = _planners.get(group)
     if planner is None or op not in OPS or not algorithm:
         return []
-    candidates = _candidates(op, planner.topology, planner.cores, (algorithm,), 0, ())
-    load = candidates[algorithm].link_total * size * 1e-6
+    load = _own_traffic(op, planner.topology, planner.side_by_side, planner.cores, algorithm) * size * 1e-6
     return [(int(i), planner.topology.link_name(int(i)), float(load[i])) for i in np.flatnonzero(load)]
 
 
 class Planner:
-    """Plans the collectives of one group.
+    """Plans the collectives of one group, for it and its siblings in the job (see ``siblings``) at once.
+
+    They take one schedule, chosen for the cores of the first of them, and share the links: so all cost the same.
 
     ``selection``: as in ``neuron_dist.collectives.choose``; empty for the cheapest. ``reduction``: "schedule" sums each
     chunk in the order of the schedule, "exact" in rank order.
     """
 
     def __init__(
-        self, topology: Topology, cores: list[int], selection: str = "", reduction: str = "schedule"
+        self, topology: Topology, cores: list[int], selection: str, reduction: str, world_size: int
     ) -> None:
         self.topology = topology
         self.cores = tuple(cores)
+        self.side_by_side = _on_live_chips(topology, siblings(cores, world_size), self.cores)
         self.rules = parse_rules(selection)
         self.reduction = reduction
 
@@ -82,14 +86,17 @@ class Planner:
         if op == "barrier":
             op, size = "all_reduce", 4
         pairs = ((root, peer),) if op == "send_recv" else ()
-        profile = self.choose(op, size, root if OPS[op].rooted else 0, pairs)
-        price = profile.price(size)
+        chosen = self.choose(op, size, root if OPS[op].rooted else 0, pairs)
+        price = chosen.price(size)
         sums = OPS[op].reduces and self.reduction == "schedule"
+        busy = np.flatnonzero(chosen.link_total)
         return _C.Plan(
             price.algorithm,
             price.steps,
             price.time_us * 1e-6,
-            native_orders(profile.schedule) if sums else None,
+            native_orders(chosen.schedule) if sums else None,
+            busy + _first_link(self.topology),
+            chosen.link_total[busy] * (size * 1e-6),
         )
 
     def choose(self, op: str, size: int, root: int, pairs: tuple[tuple[int, int], ...] = ()) -> Profile:
@@ -97,12 +104,12 @@ class Planner:
         for rule in self.rules.get(op, ()):
             if rule.low <= size < rule.high:
                 try:
-                    return _candidates(op, self.topology, self.cores, (rule.algorithm,), root, pairs)[
+                    return _candidates(op, self.topology, self.side_by_side, (rule.algorithm,), root, pairs)[
                         rule.algorithm
                     ]
                 except Unsupported:
                     continue
-        candidates = _candidates(op, self.topology, self.cores, None, root, pairs)
+        candidates = _candidates(op, self.topology, self.side_by_side, None, root, pairs)
         return min(candidates.values(), key=lambda profile: profile.price(size).time_us)
 
 
@@ -110,13 +117,47 @@ class Planner:
 def _candidates(
     op: str,
     topology: Topology,
-    cores: tuple[int, ...],
+    side_by_side: tuple[tuple[int, ...], ...],
     names: tuple[str, ...] | None,
     root: int,
     pairs: tuple[tuple[int, int], ...],
 ) -> dict[str, Profile]:
-    """Whatever the size: the algorithms that serve the op on these cores, ready to be priced."""
-    return profiles(op, Group(topology, cores), names, root=root, pairs=pairs)
+    """Whatever the size: the algorithms that serve the op on the cores of these groups, ready to be priced."""
+    group, *beside = (Group(topology, cores) for cores in side_by_side)
+    return profiles(op, group, names, root=root, pairs=pairs, beside=beside)
+
+
+@lru_cache(maxsize=256)
+def _own_traffic(
+    op: str,
+    topology: Topology,
+    side_by_side: tuple[tuple[int, ...], ...],
+    cores: tuple[int, ...],
+    algorithm: str,
+) -> np.ndarray:
+    """Microseconds per byte that the one of the groups on ``cores`` keeps each link busy."""
+    schedule = _candidates(op, topology, side_by_side, (algorithm,), 0, ())[algorithm].schedule
+    return profile(schedule, Group(topology, cores)).link_total
+
+
+def _on_live_chips(
+    topology: Topology, groups: list[tuple[int, ...]], own: tuple[int, ...]
+) -> tuple[tuple[int, ...], ...]:
+    """The groups that can run; the own one alone if it cannot, which its planning will say."""
+    live = tuple(
+        group
+        for group in groups
+        if topology.dead_chips.isdisjoint(topology.chip_of(np.array(group)).tolist())
+    )
+    return live if own in live else (own,)
+
+
+_numbered: dict[Topology, int] = {}
+
+
+def _first_link(topology: Topology) -> int:
+    """The number of a topology's first link in this process: links of two topologies are never the same."""
+    return _numbered.setdefault(topology, sum(len(other.link_gbps) for other in _numbered))
 
 
 @lru_cache(maxsize=256)

@@ -42,6 +42,18 @@ std::shared_ptr<ReductionOrders> make_orders(
   return orders;
 }
 
+std::vector<Plan::Use> make_uses(const Numbers& links, const py::array_t<double, py::array::forcecast>& seconds) {
+  TORCH_CHECK_VALUE(links.size() == seconds.size(), links.size(), " links with ", seconds.size(), " times");
+  std::vector<Plan::Use> uses;
+  uses.reserve(links.size());
+  for (py::ssize_t i = 0; i < links.size(); ++i) {
+    const auto link = static_cast<uint32_t>(links.at(i));
+    TORCH_CHECK_VALUE(uses.empty() || uses.back().link < link, "links must ascend");
+    uses.push_back({link, seconds.at(i)});
+  }
+  return uses;
+}
+
 } // namespace
 
 void set_planner_factory(py::object function) { factory() = std::move(function); }
@@ -70,10 +82,13 @@ void bind_plan(py::module& m) {
           py::arg("programs"));
   py::class_<Plan, std::shared_ptr<Plan>>(m, "Plan", "How the fabric does one collective of one size.")
       .def(
-          py::init([](std::string algorithm, int steps, double seconds, std::shared_ptr<ReductionOrders> orders) {
-            return std::make_shared<Plan>(Plan{std::move(algorithm), steps, seconds, std::move(orders)});
+          py::init([](std::string algorithm, int steps, double seconds, std::shared_ptr<ReductionOrders> orders,
+                      const Numbers& links, const py::array_t<double, py::array::forcecast>& link_seconds) {
+            return std::make_shared<Plan>(
+                Plan{std::move(algorithm), steps, seconds, std::move(orders), make_uses(links, link_seconds)});
           }),
-          py::arg("algorithm"), py::arg("steps"), py::arg("seconds"), py::arg("orders"))
+          py::arg("algorithm"), py::arg("steps"), py::arg("seconds"), py::arg("orders"), py::arg("links"),
+          py::arg("link_seconds"))
       .def_readonly("algorithm", &Plan::algorithm)
       .def_readonly("steps", &Plan::steps)
       .def_readonly("seconds", &Plan::seconds);

@@ -112,10 +112,16 @@ WorkPtr ProcessGroupNeuron::start(const Request& request, const Tensors& inputs,
 WorkPtr ProcessGroupNeuron::run(
     const Request& request, std::vector<TensorCollective> collectives, const Tensors& inputs, Tensors outputs) {
   run_callbacks_first();
+  try {
+    for (auto& collective : collectives) collective.prepare(*communicator_);
+  } catch (const std::exception& error) { // no algorithm serves this call; the peers must not wait for us
+    report_invalid(error.what());
+    throw;
+  }
   auto work = c10::make_intrusive<Work>(
       rank_, request.type, ++sequence_number_, request.title, inputs, std::move(outputs), stream_, followed_);
   if (estimate_) {
-    for (auto& collective : collectives) *estimate_ += collective.price(*communicator_);
+    for (const auto& collective : collectives) *estimate_ += collective.seconds();
     work->complete(nullptr);
     return issued(work);
   }
@@ -123,8 +129,11 @@ WorkPtr ProcessGroupNeuron::run(
   auto record = Recorder::instance().begin(
       recorded_group(), op, flight_name(op), sequence_number_, inputs, work->result(),
       request.timeout == c10d::kUnsetTimeout ? options_->timeout : request.timeout, /*is_transfer=*/false);
-  auto task = [this, work, ready = stream_time(current_stream(device_)), timeout = request.timeout,
-               collectives = std::move(collectives), record]() mutable {
+  const c10::Stream stream = current_stream(device_);
+  const double ready = stream_time(stream);
+  const bool in_program_order = !is_callback_stream(stream);
+  for (auto& collective : collectives) collective.issue(*communicator_, ready, in_program_order);
+  auto task = [this, work, ready, timeout = request.timeout, collectives = std::move(collectives), record]() mutable {
     auto& recorder = Recorder::instance();
     try {
       recorder.start(*record);
@@ -132,7 +141,7 @@ WorkPtr ProcessGroupNeuron::run(
       outcome.end = ready;
       for (auto& collective : collectives) {
         const double start = outcome.start;
-        outcome = collective.run(*communicator_, outcome.end, deadline(timeout));
+        outcome = collective.run(*communicator_, deadline(timeout));
         if (&collective != &collectives.front()) outcome.start = start; // coalesced ones are one operation
       }
       recorder.end(record, outcome);

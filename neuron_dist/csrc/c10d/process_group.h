@@ -112,6 +112,7 @@ class ProcessGroupNeuron : public c10d::Backend {
   TensorCollective scattering(const at::Tensor& output, const at::Tensor& input, const c10d::ReduceOp& reduce_op) const;
   void check_peer(int rank, const char* what) const;
   WorkPtr receive(c10d::OpType type, const char* title, Tensors& tensors, int from, int tag);
+  double issue_transfer(int from, int to, uint64_t bytes);
   std::shared_ptr<Record> begin_transfer(const char* op, const char* arrow, int peer, const Tensors& tensors);
   WorkPtr issued(WorkPtr work);
   Recorder::Group recorded_group() const;

@@ -57,10 +57,19 @@ void give_back(const at::Tensor& tensor, const at::Tensor& lent) {
 
 Buffer buffer_of(const at::Tensor& lent) { return {static_cast<char*>(lent.mutable_data_ptr()), lent.nbytes()}; }
 
-Outcome TensorCollective::run(Communicator& communicator, double ready, const Deadline& deadline) {
-  // Sizes first: they decide which buffers peers touch.
+void TensorCollective::prepare(Communicator& communicator) {
   call.inputs = sizes_of(inputs);
   call.outputs = sizes_of(outputs);
+  prepared_ = communicator.prepare(call);
+}
+
+void TensorCollective::issue(Communicator& communicator, double ready, bool in_program_order) {
+  ready_ = in_program_order ? communicator.issue(*prepared_, ready) : ready;
+}
+
+double TensorCollective::seconds() const { return prepared_->plan ? prepared_->plan->seconds : 0; }
+
+Outcome TensorCollective::run(Communicator& communicator, const Deadline& deadline) {
   const bool inputs_shared = communicator.peers_read_inputs(call);
   const bool outputs_shared = communicator.peers_write_outputs(call);
 
@@ -75,15 +84,9 @@ Outcome TensorCollective::run(Communicator& communicator, double ready, const De
     lent_outputs.push_back(lend(segments.tensor, outputs_shared, /*filled=*/false));
     place(call.outputs, next, segments, lent_outputs.back());
   }
-  auto outcome = communicator.run(call, ready, deadline);
+  auto outcome = communicator.run(call, *prepared_, ready_, deadline);
   for (size_t i = 0; i < outputs.size(); ++i) give_back(outputs[i].tensor, lent_outputs[i]);
   return outcome;
-}
-
-double TensorCollective::price(Communicator& communicator) {
-  call.inputs = sizes_of(inputs);
-  call.outputs = sizes_of(outputs);
-  return communicator.price(call);
 }
 
 at::Tensor TensorCollective::scaled(const at::Tensor& tensor) const {

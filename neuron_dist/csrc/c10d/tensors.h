@@ -31,12 +31,18 @@ class TensorCollective {
   std::vector<Segments> outputs; // may hold the tensors of `inputs`
   std::optional<at::Tensor> factor; // of PREMUL_SUM: scales this rank's inputs, in their dtype
 
-  // See Communicator::run.
-  Outcome run(Communicator& communicator, double ready, const Deadline& deadline);
-  double price(Communicator& communicator); // simulated seconds
+  // See Communicator. These come in this order, the first two on the calling thread.
+  void prepare(Communicator& communicator);
+  void issue(Communicator& communicator, double ready, bool in_program_order); // else it takes no turn on the links
+  Outcome run(Communicator& communicator, const Deadline& deadline);
+
+  double seconds() const; // simulated, once prepared
 
  private:
   at::Tensor scaled(const at::Tensor& tensor) const;
+
+  std::shared_ptr<const Communicator::Prepared> prepared_;
+  double ready_ = 0;
 };
 
 } // namespace neuron

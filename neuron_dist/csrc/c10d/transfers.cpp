@@ -3,6 +3,7 @@
 #include "csrc/c10d/arguments.h"
 #include "csrc/c10d/process_group.h"
 #include "csrc/device/stream.h"
+#include "csrc/fabric/traffic.h"
 
 namespace neuron {
 
@@ -18,6 +19,15 @@ Outcome at(double end) {
 
 } // namespace
 
+// When a transfer that is called now can begin, as far as this rank knows.
+double ProcessGroupNeuron::issue_transfer(int from, int to, uint64_t bytes) {
+  const c10::Stream stream = current_stream(device_);
+  const double ready = stream_time(stream);
+  if (from == PointToPoint::kAnySource || is_callback_stream(stream)) return ready;
+  const auto plan = communicator_->plan_transfer(from, to, bytes);
+  return plan ? Traffic::instance().issue(*plan, ready) : ready;
+}
+
 WorkPtr ProcessGroupNeuron::send(Tensors& tensors, int to, int tag) {
   const at::Tensor& tensor = single(tensors, "send");
   check_peer(to, "send to");
@@ -26,7 +36,7 @@ WorkPtr ProcessGroupNeuron::send(Tensors& tensors, int to, int tag) {
   auto record = begin_transfer("send", "->", to, tensors);
   auto lent = lend(tensor, PointToPoint::is_large(tensor.nbytes()), /*filled=*/true);
   transfers_->send(
-      {to, tag, tensor.scalar_type(), buffer_of(lent), stream_time(current_stream(device_)),
+      {to, tag, tensor.scalar_type(), buffer_of(lent), issue_transfer(rank_, to, tensor.nbytes()),
        deadline(c10d::kUnsetTimeout), [work, lent, record](std::exception_ptr error, int, double end) {
          Recorder::instance().end(record, at(end));
          work->complete(error, end);
@@ -50,7 +60,7 @@ WorkPtr ProcessGroupNeuron::receive(OpType type, const char* title, Tensors& ten
   auto record = begin_transfer("recv", "<-", from, tensors);
   auto lent = lend(tensor, /*in_hbm=*/false, /*filled=*/false);
   transfers_->receive(
-      {from, tag, tensor.scalar_type(), buffer_of(lent), stream_time(current_stream(device_)),
+      {from, tag, tensor.scalar_type(), buffer_of(lent), issue_transfer(from, rank_, tensor.nbytes()),
        deadline(c10d::kUnsetTimeout), [work, tensor, lent, record](std::exception_ptr error, int source, double end) {
          Recorder::instance().end(record, at(end));
          if (!error) give_back(tensor, lent);

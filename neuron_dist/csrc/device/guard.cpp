@@ -34,7 +34,9 @@ struct NeuronGuard final : c10::impl::DeviceGuardImplInterface {
 
   Stream getStream(Device device) const override { return current_stream(index_or_current(device)); }
   Stream getDefaultStream(Device device) const override { return default_stream(index_or_current(device)); }
-  Stream getStreamFromGlobalPool(Device device, bool) const override { return getNewStream(device, 0); }
+  Stream getStreamFromGlobalPool(Device device, bool) const override { // which only futures ask for
+    return new_callback_stream(index_or_current(checked(device)));
+  }
   Stream getNewStream(Device device, int) const override { return new_stream(index_or_current(checked(device))); }
   Stream exchangeStream(Stream stream) const override { return exchange_stream(stream); }
   void* getStreamNativeHandle(const Stream stream) const override { return reinterpret_cast<void*>(stream.id()); }

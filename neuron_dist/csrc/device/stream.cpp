@@ -25,6 +25,13 @@ c10::Stream new_stream(c10::DeviceIndex device) {
   return c10::Stream(c10::Stream::UNSAFE, neuron_device(device), ++newest_id);
 }
 
+c10::Stream new_callback_stream(c10::DeviceIndex device) {
+  std::lock_guard<std::mutex> lock(mutex);
+  return c10::Stream(c10::Stream::UNSAFE, neuron_device(device), -++newest_id);
+}
+
+bool is_callback_stream(c10::Stream stream) { return stream.id() < 0; }
+
 c10::Stream current_stream(c10::DeviceIndex device) {
   const auto found = current.find(device);
   return found == current.end() ? default_stream(device) : found->second;

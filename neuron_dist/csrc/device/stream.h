@@ -8,6 +8,9 @@ namespace neuron {
 // identity and a place in simulated time. Stream 0 of a device is its default stream.
 c10::Stream default_stream(c10::DeviceIndex device);
 c10::Stream new_stream(c10::DeviceIndex device);
+// On which torch's futures run a callback: at a moment that the host decides, whatever its simulated time.
+c10::Stream new_callback_stream(c10::DeviceIndex device);
+bool is_callback_stream(c10::Stream stream);
 c10::Stream current_stream(c10::DeviceIndex device); // of the calling thread
 c10::Stream exchange_stream(c10::Stream stream); // returns the previous one
 

@@ -11,6 +11,7 @@
 #include "csrc/device/arena.h"
 #include "csrc/fabric/program.h"
 #include "csrc/fabric/signature.h"
+#include "csrc/fabric/traffic.h"
 
 namespace neuron {
 
@@ -44,6 +45,20 @@ uint64_t segment_bytes(const Collective& call) {
   return all_even ? bytes : Descriptor::kUneven;
 }
 
+template <class Map>
+typename Map::mapped_type find(std::mutex& mutex, const Map& map, const typename Map::key_type& key) {
+  std::lock_guard lock(mutex);
+  const auto found = map.find(key);
+  return found == map.end() ? nullptr : found->second;
+}
+
+template <class Map>
+void keep(std::mutex& mutex, Map& map, const typename Map::key_type& key, typename Map::mapped_type value) {
+  std::lock_guard lock(mutex);
+  if (map.size() >= kMostPrepared) map.clear();
+  map[key] = std::move(value);
+}
+
 } // namespace
 
 Communicator::Communicator(
@@ -66,21 +81,15 @@ void Communicator::set_planner(Planner planner, bool round_each_step) {
   round_each_step_ = round_each_step;
 }
 
-Outcome Communicator::run(const Collective& call, double ready, const Deadline& deadline) {
-  std::shared_ptr<Prepared> prepared;
-  try {
-    prepared = prepare(call);
-  } catch (const std::exception& error) { // no algorithm serves this call; the peers must not wait for us
-    run_invalid(error.what());
-    throw;
-  }
+Outcome Communicator::run(
+    const Collective& call, const Prepared& prepared, double ready, const Deadline& deadline) {
   begin_call(deadline);
-  post(call, !peers_read_inputs(call), std::max(ready, last_end_), prepared->plan ? prepared->plan->seconds : 0);
+  post(call, !peers_read_inputs(call), std::max(ready, last_end_), prepared.plan ? prepared.plan->seconds : 0);
   arrive();
   wait_for(control_.group().arrival, &RankState::arrived, "to start it", deadline);
   const auto mismatch = Signatures(control_, size_, call_).mismatch([this](int rank) { return rank_name(rank); });
   if (!mismatch.empty()) give_up("collective #" + std::to_string(call_) + " of " + group_label() + ": " + mismatch);
-  const Outcome timing = outcome(*prepared);
+  const Outcome timing = outcome(prepared);
   last_end_ = timing.end;
   if (call.op == Op::barrier) return timing;
 
@@ -90,47 +99,52 @@ Outcome Communicator::run(const Collective& call, double ready, const Deadline& 
   BufferTable inputs(size_, size_);
   BufferTable outputs(size_, size_);
   find_buffers(call, inlined, inputs, outputs);
-  execute(prepared->program, inputs, outputs, {call.dtype, call.reduction, size_, round_each_step_});
+  execute(prepared.program, inputs, outputs, {call.dtype, call.reduction, size_, round_each_step_});
   if (inlined) return timing;
   depart();
   wait_for(control_.group().departure, &RankState::departed, "to finish it", deadline);
   return timing;
 }
 
-std::shared_ptr<Communicator::Prepared> Communicator::prepare(const Collective& call) {
+std::shared_ptr<const Communicator::Prepared> Communicator::prepare(const Collective& call) {
   const uint64_t even = segment_bytes(call);
   uint64_t largest = 0;
   for (const auto* buffers : {&call.inputs, &call.outputs}) {
     for (const Buffer& buffer : *buffers) largest = std::max(largest, buffer.bytes);
   }
-  const uint64_t kind = static_cast<uint64_t>(call.op) | static_cast<uint64_t>(call.reduction) << 8 |
+  const uint64_t traits = static_cast<uint64_t>(call.op) | static_cast<uint64_t>(call.reduction) << 8 |
       static_cast<uint64_t>(static_cast<uint8_t>(call.dtype)) << 16 | (even == Descriptor::kUneven ? 1ull << 24 : 0);
-  if (prepared_.size() >= kMostPrepared) prepared_.clear();
-  auto& known = prepared_[{kind, static_cast<uint64_t>(call.root), largest}];
-  if (!known) {
-    auto made = std::make_shared<Prepared>();
-    made->bytes = largest * segments_counted(call.op, size_);
-    if (planner_ && size_ > 1) made->plan = planner_({call.op, made->bytes, call.root});
-    known = std::move(made);
-  } else if (even != Descriptor::kUneven) {
-    return known;
+  const Kind kind{traits, static_cast<uint64_t>(call.root), largest};
+  const auto known = find(plans_mutex_, prepared_, kind);
+  if (known && even != Descriptor::kUneven) return known;
+  auto made = std::make_shared<Prepared>();
+  made->bytes = largest * segments_counted(call.op, size_);
+  if (known) {
+    made->plan = known->plan;
+  } else if (planner_ && size_ > 1) {
+    made->plan = planner_({call.op, made->bytes, call.root});
   }
-  const auto* orders = known->plan ? known->plan->orders.get() : nullptr;
-  known->program = make_program(call, orders, rank_, size_, peers_read_inputs(call));
-  return known;
+  const auto* orders = made->plan ? made->plan->orders.get() : nullptr;
+  made->program = make_program(call, orders, rank_, size_, peers_read_inputs(call));
+  keep(plans_mutex_, prepared_, kind, made);
+  return made;
 }
 
-double Communicator::transfer_seconds(int from, int to, uint64_t bytes) {
-  if (!planner_) return 0;
-  if (transfers_.size() >= kMostPrepared) transfers_.clear();
-  const auto [known, is_new] = transfers_.try_emplace({static_cast<uint64_t>(from), static_cast<uint64_t>(to), bytes});
-  if (is_new) known->second = planner_({Op::send_recv, bytes, from, to})->seconds;
-  return known->second;
+std::shared_ptr<const Plan> Communicator::plan_transfer(int from, int to, uint64_t bytes) {
+  const Kind kind{static_cast<uint64_t>(from), static_cast<uint64_t>(to), bytes};
+  auto plan = find(plans_mutex_, transfers_, kind);
+  if (plan || !planner_) return plan;
+  plan = planner_({Op::send_recv, bytes, from, to});
+  keep(plans_mutex_, transfers_, kind, plan);
+  return plan;
 }
 
-double Communicator::price(const Collective& call) {
-  const auto prepared = prepare(call);
-  return prepared->plan ? prepared->plan->seconds : 0;
+double Communicator::issue(const Prepared& prepared, double ready) {
+  if (!prepared.plan) return ready;
+  std::lock_guard lock(plans_mutex_);
+  const double begin = Traffic::instance().issue(*prepared.plan, std::max(ready, issued_end_));
+  issued_end_ = begin + prepared.plan->seconds;
+  return begin;
 }
 
 Outcome Communicator::outcome(const Prepared& prepared) const {

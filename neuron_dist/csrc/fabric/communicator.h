@@ -4,6 +4,7 @@
 #include <atomic>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -46,11 +47,21 @@ class Communicator {
   // Plans the collectives from now on; without a planner they take no time and reduce in rank order.
   void set_planner(Planner planner, bool round_each_step);
 
+  // A plan and this rank's program for it: the same for all calls of one kind.
+  struct Prepared {
+    uint64_t bytes; // as nccl-tests counts them
+    std::shared_ptr<const Plan> plan; // null in a group of one
+    Program program;
+  };
+
+  // By the sizes of the call's buffers, on any thread. Throws if no algorithm serves the call.
+  std::shared_ptr<const Prepared> prepare(const Collective& call);
+  // A collective that its rank could start at `ready`: when, as far as this rank knows, the group's previous one has
+  // ended and the links are free for it (see Traffic). Calls come in program order.
+  double issue(const Prepared& prepared, double ready);
   // Runs one collective that may start at the simulated time `ready`. The buffers that peers touch must lie in the
   // arena (see below).
-  Outcome run(const Collective& call, double ready, const Deadline& deadline);
-  // The simulated seconds that the call would take.
-  double price(const Collective& call);
+  Outcome run(const Collective& call, const Prepared& prepared, double ready, const Deadline& deadline);
   // In the place of a collective that this rank found invalid: tells the others why. Does not wait for them.
   void run_invalid(const std::string& why);
 
@@ -67,7 +78,7 @@ class Communicator {
   void check() const;
 
   // For send and recv, which take turns:
-  double transfer_seconds(int from, int to, uint64_t bytes); // simulated
+  std::shared_ptr<const Plan> plan_transfer(int from, int to, uint64_t bytes); // null without a planner
   ControlSegment& control() { return control_; }
   Peer& peer(int rank) { return *peers_[rank]; }
   const SpinPolicy& spin() const { return spin_; }
@@ -80,15 +91,9 @@ class Communicator {
  private:
   Communicator(Meeting meeting, int rank, std::vector<uint64_t> global_ranks, std::string group_name);
 
-  // A plan and this rank's program for it: the same for all calls of one kind.
-  struct Prepared {
-    uint64_t bytes; // as nccl-tests counts them
-    std::shared_ptr<const Plan> plan;
-    Program program;
-  };
+  using Kind = std::array<uint64_t, 3>; // what tells calls apart that need plans of their own
 
   void begin_call(const Deadline& deadline);
-  std::shared_ptr<Prepared> prepare(const Collective& call);
   void post(const Collective& call, bool inlined, double ready, double seconds);
   Outcome outcome(const Prepared& prepared) const;
   void arrive();
@@ -109,8 +114,10 @@ class Communicator {
   uint32_t departures_ = 0; // of the calls that end with one
   Planner planner_;
   bool round_each_step_ = false;
-  std::map<std::array<uint64_t, 3>, std::shared_ptr<Prepared>> prepared_; // by what tells kinds of calls apart
-  std::map<std::array<uint64_t, 3>, double> transfers_; // seconds by sender, receiver, bytes
+  std::mutex plans_mutex_; // of what follows; never held while planning, which may wait for Python
+  std::map<Kind, std::shared_ptr<const Prepared>> prepared_;
+  std::map<Kind, std::shared_ptr<const Plan>> transfers_; // by sender, receiver, bytes
+  double issued_end_ = 0; // of the latest issued, as far as this rank knows
   double last_end_ = 0; // simulated: collectives of one group follow each other
 };
 

@@ -28,10 +28,16 @@ struct ReductionOrders {
 
 // How the fabric does one collective of one size.
 struct Plan {
+  struct Use {
+    uint32_t link; // numbered alike in all groups of this process
+    double seconds; // of traffic on it, simulated
+  };
+
   std::string algorithm;
   int steps = 0;
   double seconds = 0; // simulated
   std::shared_ptr<const ReductionOrders> orders; // null: in rank order, rounded once
+  std::vector<Use> links; // ascending
 };
 
 // What is to be planned: `bytes` as nccl-tests counts them.

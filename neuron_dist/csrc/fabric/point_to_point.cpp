@@ -127,8 +127,7 @@ bool PointToPoint::advance_send(Transfer& transfer) {
     message.bytes = transfer.buffer.bytes;
     message.dtype = static_cast<int8_t>(transfer.dtype);
     message.ready = transfer.ready;
-    transfer.end =
-        transfer.ready + communicator_.transfer_seconds(communicator_.rank(), transfer.peer, transfer.buffer.bytes);
+    transfer.end = transfer.ready + seconds(communicator_.rank(), transfer.peer, transfer.buffer.bytes);
     const bool large = is_large(transfer.buffer.bytes);
     if (large) {
       message.offset = Arena::instance().offset_of(transfer.buffer.data);
@@ -185,11 +184,15 @@ void PointToPoint::take(Transfer& transfer, Message& message, int from) {
         std::to_string(message.bytes / c10::elementSize(sent_dtype)) + " elements of " + c10::toString(sent_dtype));
   }
   transfer.peer = from;
-  transfer.end = std::max(transfer.ready, message.ready) +
-      communicator_.transfer_seconds(from, communicator_.rank(), message.bytes);
+  transfer.end = std::max(transfer.ready, message.ready) + seconds(from, communicator_.rank(), message.bytes);
   message.end = transfer.end;
   message.state.store(!large ? Message::free : fits ? Message::received : Message::refused, std::memory_order_release);
   communicator_.control().rank(from).bell.increment();
+}
+
+double PointToPoint::seconds(int from, int to, uint64_t bytes) {
+  const auto plan = communicator_.plan_transfer(from, to, bytes);
+  return plan ? plan->seconds : 0;
 }
 
 void PointToPoint::check_pending() {

@@ -61,6 +61,7 @@ class PointToPoint {
   bool advance_receive(Transfer& transfer, const Transfers::iterator& position);
   Message* find_message(int from, int tag);
   void take(Transfer& transfer, Message& message, int from);
+  double seconds(int from, int to, uint64_t bytes); // simulated
   void check_pending(); // gives up those that can never end
   void give_up(Transfer& transfer, const std::string& reason);
   std::string describe(const Transfer& transfer) const;
