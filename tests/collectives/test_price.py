@@ -1,5 +1,8 @@
 """The price: its parts, how it follows the topology and its faults, and its accounting of memory."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 from neuron_dist.collectives import CollectiveError, Draft, build, price, profile
 from neuron_dist.topology import Group, load, torus
@@ -130,3 +133,39 @@ def test_bad_requests() -> None:
         price(schedule, group, -1)
     with pytest.raises(CollectiveError, match="16 ranks on a group of 8"):
         price(schedule, Group(load("ring:8")), MIB)
+
+
+def test_groups_side_by_side_cost_what_their_union_does() -> None:
+    """Data-parallel groups of a mesh cross the same NeuronLinks; one schedule of all their transfers says the same."""
+    trn2 = load("trn2.48xlarge")
+    tiles = [range(first, 32, 8) for first in range(8)]
+    for name in ("ring", "chains"):  # the latter is pipelined
+        groups = [Group(trn2, tile) for tile in tiles]
+        op = "all_reduce" if name == "ring" else "broadcast"
+        schedule = build(op, name, groups[0])
+        shift = np.repeat(np.arange(len(tiles)) * schedule.ranks, schedule.transfers)
+        columns = {column: np.tile(values, len(tiles)) for column, values in schedule.columns.items()}
+        columns |= {"src": columns["src"] + shift, "dst": columns["dst"] + shift}
+        union = replace(schedule, ranks=schedule.ranks * len(tiles)).with_columns(**columns)
+        everyone = Group(trn2, [core for tile in tiles for core in tile])
+        together, alone = profile(schedule, groups[0], groups[1:]), profile(schedule, groups[0])
+        for size in (1024, 64 * MIB):
+            found, expected = together.price(size), price(union, everyone, size)
+            assert found.time_us == pytest.approx(expected.time_us)
+            assert found.beta_us == pytest.approx(expected.beta_us)
+            assert found.beta_us > 3 * alone.price(size).beta_us
+            assert found.hbm_us == pytest.approx(alone.price(size, found.pieces).hbm_us)
+            assert found.time_us >= found.bound_us
+        assert together.link_total == pytest.approx(profile(union, everyone).link_total)
+
+
+def test_groups_that_share_nothing_cost_the_same_as_alone() -> None:
+    group, *others = (Group(load("ring:8"), pair) for pair in ((0, 1), (2, 3), (4, 5), (6, 7)))
+    schedule = build("all_reduce", "ring", group)
+    assert profile(schedule, group, others).price(MIB) == price(schedule, group, MIB)
+
+
+def test_groups_side_by_side_must_be_alike() -> None:
+    groups = [Group(load("ring:8"), cores) for cores in ((0, 1), (2, 3, 4))]
+    with pytest.raises(CollectiveError, match="2 ranks on a group of 3"):
+        profile(build("all_reduce", "ring", groups[0]), groups[0], groups[1:])

@@ -81,8 +81,7 @@ void Communicator::set_planner(Planner planner, bool round_each_step) {
   round_each_step_ = round_each_step;
 }
 
-Outcome Communicator::run(
-    const Collective& call, const Prepared& prepared, double ready, const Deadline& deadline) {
+Outcome Communicator::run(const Collective& call, const Prepared& prepared, double ready, const Deadline& deadline) {
   begin_call(deadline);
   post(call, !peers_read_inputs(call), std::max(ready, last_end_), prepared.plan ? prepared.plan->seconds : 0);
   arrive();

@@ -8,9 +8,9 @@
 namespace neuron {
 
 // Until when this rank's operations, of whatever groups, keep the fabric's links busy, in simulated time. A link serves
-// them in the order of issue: an operation begins when the traffic issued before it is through on all of its links, and
-// puts its own on them from then on. Known of each is the earliest that it can begin by what this rank knows itself; its
-// peers may hold it up, but when they tell depends on the host.
+// them in the order of issue: an operation begins when the traffic issued before is through on all of its links, and
+// puts its own on them from then on. Known of each is the earliest that it can begin by what this rank knows itself;
+// its peers may hold it up, but when they tell depends on the host.
 class Traffic {
  public:
   static Traffic& instance();
