@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 NAMES = {"allr": "all_reduce", "allg": "all_gather", "redsct": "reduce_scatter", "alltoall": "all_to_all"}
 NAMES |= {"sendrecv": "send_recv", "bcast": "broadcast"}
 DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+PEERS = ("gloo", "mpich")
 MOST_PROCESSES = 16
 
 
@@ -50,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--show-algorithm", action="store_true", help="accepted; the algorithm is always shown"
     )
-    parser.add_argument("--vs", default="", help="measure a peer in the same run: gloo")
+    parser.add_argument("--vs", default="", help="measure peers in the same run: gloo,mpich")
     parser.add_argument("--report-to-json-file", metavar="FILE", help="write the rows to FILE as well")
     parser.add_argument(
         "--topology", "-t", help="preset, file or inline spec (default: the smallest that holds the ranks)"
@@ -67,8 +68,9 @@ def run(args: argparse.Namespace) -> int:
     op = NAMES.get(args.op, args.op)
     if args.nworkers < 2 or args.iters < 1 or args.warmup_iters < 0:
         raise CollectiveError("bench needs at least 2 ranks and 1 iteration")
-    if args.vs not in ("", "gloo"):
-        raise CollectiveError(f"--vs {args.vs}: expected gloo")
+    for peer in _peers(args):
+        if peer not in PEERS:
+            raise CollectiveError(f"--vs {args.vs}: no peer {peer!r}; expected {' or '.join(PEERS)}")
     topology = fabric(args, args.topology) if args.topology else job_topology(args.nworkers)
     group = Group(topology, range(args.nworkers))
     rules = parse_rules(args.algorithm).get(op, [])
@@ -94,7 +96,7 @@ def run(args: argparse.Namespace) -> int:
         )
     print(table(list(rows[0]), [[_shown(value) for value in row.values()] for row in rows]))
     if measured:
-        rates = [size / row.median_us / 1e3 * OPS[op].busbw(args.nworkers) for size, row in measured.items()]
+        rates = [size / row.time_us / 1e3 * OPS[op].busbw(args.nworkers) for size, row in measured.items()]
         print(f"Avg bus bandwidth: {sum(rates) / len(rates):.4g} GB/s (host)")
     return 0
 
@@ -129,26 +131,29 @@ def _measure(args: argparse.Namespace, op: str, sizes: list[int]) -> list[Row]:
         raise CollectiveError(
             f"-d {args.datatype}: no such dtype; expected fp32, bf16, fp16 or torch's names"
         )
-    peers = [args.vs] if args.vs else []
-    return measure(
-        Job(op, args.nworkers, sizes, dtype, args.iters, args.warmup_iters, args.check, args.seed, peers)
-    )
+    ranks, peers = args.nworkers, _peers(args)
+    return measure(Job(op, ranks, sizes, dtype, args.iters, args.warmup_iters, args.check, args.seed, peers))
+
+
+def _peers(args: argparse.Namespace) -> list[str]:
+    return [peer for peer in args.vs.split(",") if peer]
 
 
 def _row(op: str, ranks: int, price: Price, row: Row | None) -> dict[str, object]:
     """nccom-test's columns for the host where it was measured, then the fabric's."""
     shown: dict[str, object] = {"size(B)": price.size}
     if row:
-        algbw = price.size / row.median_us / 1e3
+        algbw = price.size / row.time_us / 1e3
         shown |= {
             "count(elems)": row.count,
-            "time(us)": row.median_us,
+            "time(us)": row.time_us,
             "p99(us)": row.p99_us,
             "algbw(GB/s)": algbw,
         }
         shown |= {"busbw(GB/s)": algbw * OPS[op].busbw(ranks), "#wrong": row.wrong}
         for name, microseconds in row.peers_us.items():
-            shown |= {f"{name}(us)": microseconds, f"{name}/neuron": microseconds / row.median_us}
+            ratio = microseconds / row.time_us if microseconds else None
+            shown |= {f"{name}(us)": microseconds, f"{name}/neuron": ratio}
     simulated = row.simulated_us if row and row.simulated_us else price.time_us
     shown |= {"fabric(us)": simulated, "fabric busbw": price.busbw}
     shown |= {"of bound": f"{100 / price.bound_ratio:.1f} %" if price.bound_ratio else "-"}
@@ -156,4 +161,4 @@ def _row(op: str, ranks: int, price: Price, row: Row | None) -> dict[str, object
 
 
 def _shown(value: object) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    return f"{value:.4g}" if isinstance(value, float) else "-" if value is None else str(value)
