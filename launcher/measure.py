@@ -3,6 +3,7 @@
 All contenders run in the same processes and in turns, so that what else the machine does strikes each.
 """
 
+import gc
 import os
 import pickle
 import shutil
@@ -160,11 +161,14 @@ def _times(contenders: dict[str, Call], job: Job) -> dict[str, list[list[float]]
 
 
 def _round(call: Call, repeats: int) -> list[float]:
+    gc.collect()
+    gc.disable()  # as timeit does
     dist.barrier()
     stamps = [time.perf_counter()]
     for _ in range(repeats):
         call()
         stamps.append(time.perf_counter())
+    gc.enable()
     return [after - before for before, after in pairwise(stamps)]
 
 
