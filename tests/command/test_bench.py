@@ -24,11 +24,13 @@ def test_measures_checks_and_follows_the_selection(capsys):
         "-t",
         "trn2.48xlarge",
     ]
-    assert main([*argv, "--algorithm", selection, "--json"]) == 0
+    assert main([*argv, "--algorithm", selection, "--vs", "gloo", "--json"]) == 0
     small, large = json.loads(capsys.readouterr().out)
     assert (small["algorithm"], large["algorithm"]) == ("mesh", "ring")
     assert small["#wrong"] == large["#wrong"] == 0
     assert small["time(us)"] > 0
+    assert small["gloo(us)"] > 0
+    assert small["gloo/neuron"] == pytest.approx(small["gloo(us)"] / small["time(us)"])
 
 
 def test_prices_what_the_host_cannot_run(capsys):
@@ -45,7 +47,7 @@ def test_prices_what_the_host_cannot_run(capsys):
         (["-r", "1"], "at least 2 ranks"),
         (["-r", "2", "-d", "fp99"], "-d fp99: no such dtype"),
         (["-r", "2", "-b", "2M", "-e", "1M"], "no step leads"),
-        (["-r", "2", "--vs", "nccl"], "--vs nccl: expected gloo"),
+        (["-r", "2", "--vs", "nccl"], "--vs nccl: no peer 'nccl'; expected gloo or mpich"),
     ],
 )
 def test_wrong_arguments_are_one_line(argv, message, capsys):
