@@ -13,7 +13,7 @@ from neuron_dist.launcher.measure import Job, measure
 
 OPS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
 SIZES = ("4", "1K", "64K", "1M", "16M", "64M")
-PEERS = {"gloo": "gloo", "mpich": "mpich", "bare": "benchmarks.bare_loop"}
+PEERS = {"gloo": "gloo", "mpich": "mpich", "bare": "benchmarks.bare_loop:connect"}
 ROUND_SECONDS = 0.15  # of each contender
 
 

@@ -15,6 +15,10 @@ Start = Callable[[str, torch.Tensor, torch.Tensor], "Call | None"]
 
 
 def connect(name: str, rank: int, ranks: int) -> Start:
-    """The peer of that name in this folder, or the module of that dotted name. Every rank must call it."""
-    module = import_module(name if "." in name else f"{__name__}.{name}")
-    return module.connect(rank, ranks)
+    """The peer of that name in this folder, or ``module:function`` with the function in the role of ``connect``.
+
+    Every rank must call it.
+    """
+    module, _, function = name.partition(":")
+    connector = getattr(import_module(module if function else f"{__name__}.{name}"), function or "connect")
+    return connector(rank, ranks)
