@@ -1,7 +1,10 @@
 """Memory of the devices. The figures are ``torch.accelerator``'s, kept by the caching allocator."""
 
+import pickle
+import sys
 from collections import OrderedDict
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 import torch
 
@@ -97,6 +100,51 @@ def memory_summary(device: Device = None, abbreviated: bool = False) -> str:
             )
             lines.append(f"{label + suffix:32}{current:>14}{peak:>14}{allocated:>16}{freed:>16}")
     return "\n".join(lines)
+
+
+def memory_snapshot() -> list[dict[str, Any]]:
+    """The segments of all devices' allocators with their blocks, as ``torch.cuda.memory_snapshot`` gives them."""
+    _lazy_init()
+    return _C.memory_snapshot()["segments"]
+
+
+def _record_memory_history(
+    enabled: Literal["state", "all"] | None = "all",
+    context: Literal["state", "alloc", "all"] | None = "all",
+    stacks: Literal["python", "all"] = "python",
+    max_entries: int = sys.maxsize,
+    clear_history: bool = False,
+) -> None:
+    """Record who allocates, for ``_snapshot``; as in ``torch.cuda.memory``, except that ``stacks="all"``, which
+    adds C++ frames, is not the default: ``_snapshot`` then takes minutes to find their names, unless the environment
+    has TORCH_SYMBOLIZE_MODE=fast.
+
+    ``enabled``: None (stop), "state" (who holds what memory) or "all" (also every event). ``context``: keep stacks of
+    nothing (None), of memory in use, also of the events of allocating, or also of those of freeing.
+    ``max_entries``: events kept for each device, the newest."""
+    levels = [None, "state", "alloc", "all"]
+    if enabled not in (None, "state", "all") or context not in levels or stacks not in ("python", "all"):
+        raise ValueError(
+            'expected enabled of None, "state" or "all", context of None, "state", "alloc" or "all" and stacks of '
+            f'"python" or "all", but got {enabled!r}, {context!r}, {stacks!r}'
+        )
+    if max_entries < 0:
+        raise ValueError(f"expected max_entries of 0 or more, but got {max_entries!r}")
+    _lazy_init()
+    level = levels.index(context) if enabled else 0
+    _C.record_memory_history(enabled == "all", level, stacks == "all", max_entries, clear_history)
+
+
+def _snapshot(device: Device = None) -> dict[str, Any]:
+    """What all devices' memory holds and the events recorded, for ``torch.cuda._memory_viz`` and
+    https://pytorch.org/memory_viz: "segments" and, by device, "device_traces". ``device`` is not used, as in CUDA."""
+    _lazy_init()
+    return _C.memory_snapshot()
+
+
+def _dump_snapshot(filename: str = "dump_snapshot.pickle") -> None:
+    """Write ``_snapshot()`` to a file that https://pytorch.org/memory_viz opens."""
+    Path(filename).write_bytes(pickle.dumps(_snapshot()))
 
 
 def _readable(size: int) -> str:

@@ -3,7 +3,9 @@
 #include "csrc/device/allocator.h"
 #include "csrc/device/arena.h"
 #include "csrc/device/generator.h"
+#include "csrc/device/history.h"
 #include "csrc/device/process.h"
+#include "csrc/device/snapshot.h"
 #include "csrc/device/stream.h"
 
 namespace neuron {
@@ -25,6 +27,14 @@ void bind_device(pybind11::module_& module) {
   module.def("set_memory_fraction", [](int device, double fraction) {
     heap(static_cast<c10::DeviceIndex>(device)).set_memory_fraction(fraction);
   });
+  module.def(
+      "record_memory_history",
+      [](bool events, int stacks, bool cpp_frames, size_t max_events, bool clear) {
+        set_history({events, static_cast<Stacks>(stacks), cpp_frames, max_events}, clear);
+      },
+      pybind11::arg("events"), pybind11::arg("stacks"), pybind11::arg("cpp_frames"), pybind11::arg("max_events"),
+      pybind11::arg("clear"));
+  module.def("memory_snapshot", &memory_snapshot);
 }
 
 } // namespace neuron

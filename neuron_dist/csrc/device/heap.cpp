@@ -44,16 +44,19 @@ Heap::Heap(int device) : device_(device), limit_(Arena::capacity() / kSegment * 
 
 void* Heap::allocate(size_t bytes) {
   if (bytes == 0) return nullptr;
-  std::lock_guard<std::mutex> lock(mutex_);
-  if (bytes > limit_) out_of_memory(bytes, "");
-  const size_t rounded = round_up(bytes, kAlignment);
+  const size_t rounded = bytes > Arena::capacity() ? bytes : round_up(bytes, kAlignment);
   const Pool pool = rounded <= kSmallLimit ? Pool::kSmall : Pool::kLarge;
-  Block* block = take_free(pool, rounded);
-  if (!block) block = take_segment(pool, bytes, rounded);
+  const Request request{bytes, rounded, pool, gather_traceback(Stacks::kState)};
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (bytes > limit_) out_of_memory(request, "");
+  Block* block = take_free(request);
+  if (!block) block = take_segment(request);
   split(block, rounded);
   block->in_use = true;
   block->requested = bytes;
+  block->traceback = request.traceback;
   in_use_.emplace(block->address, block);
+  record("alloc", block->address, block->size, request.traceback);
   count(stats_.allocation, pool, 1);
   count(stats_.active, pool, 1);
   count(stats_.allocated_bytes, pool, static_cast<int64_t>(block->size));
@@ -63,72 +66,80 @@ void* Heap::allocate(size_t bytes) {
 }
 
 void Heap::free(void* address) {
+  const Traceback traceback = gather_traceback(Stacks::kAll);
   std::lock_guard<std::mutex> lock(mutex_);
   const auto found = in_use_.find(address);
   TORCH_INTERNAL_ASSERT(found != in_use_.end(), "no allocation of neuron:", device_, " starts at ", address);
   Block* block = found->second;
   in_use_.erase(found);
+  record("free_requested", block->address, block->size, traceback);
+  record("free_completed", block->address, block->size, traceback);
   count(stats_.allocation, block->pool, -1);
   count(stats_.active, block->pool, -1);
   count(stats_.allocated_bytes, block->pool, -static_cast<int64_t>(block->size));
   count(stats_.active_bytes, block->pool, -static_cast<int64_t>(block->size));
   count(stats_.requested_bytes, block->pool, -static_cast<int64_t>(block->requested));
   block->in_use = false;
+  block->requested = 0;
+  block->traceback = nullptr;
   insert_free(coalesce(block));
 }
 
 void Heap::empty_cache() {
+  const Traceback traceback = gather_traceback(Stacks::kAll);
   std::lock_guard<std::mutex> lock(mutex_);
-  release_free_segments();
+  release_free_segments(traceback);
 }
 
-Block* Heap::take_free(Pool pool, size_t rounded) {
-  Block key{nullptr, rounded, pool};
-  const auto found = free_blocks(pool).lower_bound(&key);
-  if (found == free_blocks(pool).end()) return nullptr;
+Block* Heap::take_free(const Request& request) {
+  Block key{nullptr, request.rounded, request.pool};
+  const auto found = free_blocks(request.pool).lower_bound(&key);
+  if (found == free_blocks(request.pool).end()) return nullptr;
   Block* block = *found;
   remove_free(block);
   return block;
 }
 
 // A new segment; if there is no room, or the host cannot back one, once more after giving back what is cached.
-Block* Heap::take_segment(Pool pool, size_t requested, size_t rounded) {
+Block* Heap::take_segment(const Request& request) {
   std::string host_reason;
   for (const bool retry : {false, true}) {
     if (retry) {
       ++stats_.num_alloc_retries;
-      release_free_segments();
+      release_free_segments(request.traceback);
     }
     try {
-      if (Block* block = commit_segment(pool, segment_size(pool, rounded))) return block;
-      if (Block* block = grow_segment(pool, rounded)) return block;
-      if (Block* block = commit_segment(pool, round_up(rounded, kSegment))) return block;
+      if (Block* block = commit_segment(request, segment_size(request.pool, request.rounded))) return block;
+      if (Block* block = grow_segment(request)) return block;
+      if (Block* block = commit_segment(request, round_up(request.rounded, kSegment))) return block;
     } catch (const c10::OutOfMemoryError& error) {
       host_reason = error.what_without_backtrace();
     }
   }
-  out_of_memory(requested, host_reason);
+  out_of_memory(request, host_reason);
 }
 
 // Null if the device has no room for it.
-Block* Heap::commit_segment(Pool pool, size_t bytes) {
+Block* Heap::commit_segment(const Request& request, size_t bytes) {
   const auto range = std::find_if(
       unreserved_.begin(), unreserved_.end(), [bytes](const auto& entry) { return entry.second >= bytes; });
   if (range == unreserved_.end() || !fits(bytes)) return nullptr;
   char* const address = range->first;
-  commit(range, pool, bytes);
-  count(stats_.segment, pool, 1);
-  return new Block{address, bytes, pool};
+  commit(range, request.pool, bytes);
+  record("segment_alloc", address, bytes, request.traceback);
+  count(stats_.segment, request.pool, 1);
+  return new Block{address, bytes, request.pool};
 }
 
 // A segment that ends in a free block too small for the request, made larger by what lies behind it; else null. What
 // the ends of segments leave over would otherwise be lost when the device is nearly full.
-Block* Heap::grow_segment(Pool pool, size_t rounded) {
-  for (Block* block : free_blocks(pool)) {
+Block* Heap::grow_segment(const Request& request) {
+  for (Block* block : free_blocks(request.pool)) {
     const auto range = unreserved_.find(block->address + block->size);
-    const size_t missing = round_up(rounded - block->size, kSegment);
+    const size_t missing = round_up(request.rounded - block->size, kSegment);
     if (block->next || range == unreserved_.end() || range->second < missing || !fits(missing)) continue;
-    commit(range, pool, missing);
+    commit(range, request.pool, missing);
+    record("segment_map", block->address + block->size, missing, request.traceback);
     remove_free(block);
     block->size += missing;
     return block;
@@ -194,7 +205,7 @@ void Heap::remove_free(Block* block) {
   count(stats_.inactive_split_bytes, block->pool, -static_cast<int64_t>(block->size));
 }
 
-void Heap::release_free_segments() {
+void Heap::release_free_segments(const Traceback& traceback) {
   for (FreeBlocks& blocks : free_) {
     for (auto it = blocks.begin(); it != blocks.end();) {
       Block* block = *it;
@@ -204,6 +215,7 @@ void Heap::release_free_segments() {
       }
       it = blocks.erase(it);
       Arena::instance().release(block->address, block->size);
+      record("segment_free", block->address, block->size, traceback);
       ++stats_.num_device_free;
       count(stats_.segment, block->pool, -1);
       count(stats_.reserved_bytes, block->pool, -static_cast<int64_t>(block->size));
@@ -224,16 +236,22 @@ void Heap::release_free_segments() {
   }
 }
 
-void Heap::out_of_memory(size_t bytes, const std::string& host_reason) {
+void Heap::out_of_memory(const Request& request, const std::string& host_reason) {
   ++stats_.num_ooms;
   const auto used = static_cast<size_t>(stats_.allocated_bytes[0].current);
   const auto reserved = static_cast<size_t>(stats_.reserved_bytes[0].current);
+  record_event(static_cast<c10::DeviceIndex>(device_), "oom", limit_ - reserved, request.bytes, request.traceback);
   const std::string limit =
       limit_ < Arena::capacity() / kSegment * kSegment ? " (limited to " + readable(limit_) + " of it)" : "";
   TORCH_CHECK_WITH(
-      OutOfMemoryError, false, "neuron:", device_, " out of memory. Tried to allocate ", readable(bytes),
+      OutOfMemoryError, false, "neuron:", device_, " out of memory. Tried to allocate ", readable(request.bytes),
       ". The device has ", readable(Arena::capacity()), " of HBM", limit, "; ", readable(used),
       " are in use by tensors and ", readable(reserved - used), " are cached, free but in pieces. ", host_reason);
+}
+
+void Heap::record(const char* action, const void* address, size_t size, const Traceback& traceback) const {
+  record_event(
+      static_cast<c10::DeviceIndex>(device_), action, reinterpret_cast<uint64_t>(address), size, traceback);
 }
 
 void Heap::count(c10::CachingDeviceAllocator::StatArray& stat, Pool pool, int64_t amount) {
@@ -279,6 +297,25 @@ void Heap::reset_accumulated_stats() {
 void Heap::reset_peak_stats() {
   std::lock_guard<std::mutex> lock(mutex_);
   for_each_stat(stats_, [](auto& stat) { stat.reset_peak(); });
+}
+
+std::vector<Segment> Heap::segments() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  std::map<char*, const Block*> first; // of every segment
+  for (const FreeBlocks& blocks : free_) {
+    for (const Block* block : blocks) {
+      if (!block->previous) first.emplace(block->address, block);
+    }
+  }
+  for (const auto& [address, block] : in_use_) {
+    if (!block->previous) first.emplace(block->address, block);
+  }
+  std::vector<Segment> segments;
+  for (const auto& [address, head] : first) {
+    segments.emplace_back();
+    for (const Block* block = head; block; block = block->next) segments.back().push_back(*block);
+  }
+  return segments;
 }
 
 std::pair<size_t, size_t> Heap::free_and_total() const {

@@ -4,9 +4,12 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <vector>
 
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/util/flat_hash_map.h>
+
+#include "csrc/device/history.h"
 
 namespace neuron {
 
@@ -22,7 +25,10 @@ struct Block {
   bool in_use = false;
   Block* previous = nullptr;
   Block* next = nullptr;
+  Traceback traceback = nullptr; // of who allocated it
 };
+
+using Segment = std::vector<Block>; // in address order
 
 // The HBM of one device. Memory is committed from the arena in segments (multiples of 2 MiB) and cut into blocks; freed
 // blocks stay with their segment for reuse until empty_cache. Requests up to 1 MiB have segments of their own, so that
@@ -42,8 +48,15 @@ class Heap {
   void reset_accumulated_stats();
   void reset_peak_stats();
   std::pair<size_t, size_t> free_and_total() const; // bytes
+  std::vector<Segment> segments() const; // in address order
 
  private:
+  struct Request {
+    size_t bytes;
+    size_t rounded;
+    Pool pool;
+    Traceback traceback;
+  };
   struct BySize {
     bool operator()(const Block* a, const Block* b) const {
       return a->size != b->size ? a->size < b->size : a->address < b->address;
@@ -51,18 +64,19 @@ class Heap {
   };
   using FreeBlocks = std::set<Block*, BySize>;
 
-  Block* take_free(Pool pool, size_t rounded);
-  Block* take_segment(Pool pool, size_t requested, size_t rounded);
-  Block* commit_segment(Pool pool, size_t bytes);
-  Block* grow_segment(Pool pool, size_t rounded);
+  Block* take_free(const Request& request);
+  Block* take_segment(const Request& request);
+  Block* commit_segment(const Request& request, size_t bytes);
+  Block* grow_segment(const Request& request);
   bool fits(size_t bytes) const;
   void commit(std::map<char*, size_t>::iterator range, Pool pool, size_t bytes);
   void split(Block* block, size_t rounded);
   Block* coalesce(Block* block);
   void insert_free(Block* block);
   void remove_free(Block* block);
-  void release_free_segments();
-  [[noreturn]] void out_of_memory(size_t bytes, const std::string& host_reason);
+  void release_free_segments(const Traceback& traceback);
+  [[noreturn]] void out_of_memory(const Request& request, const std::string& host_reason);
+  void record(const char* action, const void* address, size_t size, const Traceback& traceback) const;
 
   void count(c10::CachingDeviceAllocator::StatArray& stat, Pool pool, int64_t amount);
   FreeBlocks& free_blocks(Pool pool) { return free_[pool == Pool::kLarge]; }
