@@ -17,7 +17,7 @@ def neuron(*shape, dtype=torch.float32):
 MISMATCHES = {
     "op": (
         lambda rank: dist.all_reduce(neuron(4)) if rank == 0 else dist.broadcast(neuron(4), 0),
-        r"rank 0: all_reduce\(SUM, Float\[4\]\); rank 1, rank 2: broadcast\(root 0, Float\[4\]\)",
+        r"rank 0: all_reduce\(SUM, Float\[4\]\) at .*\n  ranks 1, 2: broadcast\(root 0, Float\[4\]\) at ",
     ),
     "size": (
         lambda rank: dist.all_reduce(neuron(4 + (rank == 2))),
@@ -33,7 +33,7 @@ MISMATCHES = {
     ),
     "dtype": (
         lambda rank: dist.all_reduce(neuron(4, dtype=torch.int32 if rank == 1 else torch.float32)),
-        r"rank 0, rank 2: all_reduce\(SUM, Float\[4\]\); rank 1: all_reduce\(SUM, Int\[4\]\)",
+        r"ranks 0, 2: all_reduce\(SUM, Float\[4\]\) .*\n  rank 1: all_reduce\(SUM, Int\[4\]\)",
     ),
     "reduction": (
         lambda rank: dist.all_reduce(neuron(4), dist.ReduceOp.MAX if rank == 2 else dist.ReduceOp.SUM),
@@ -41,7 +41,7 @@ MISMATCHES = {
     ),
     "root": (
         lambda rank: dist.broadcast(neuron(4), 0 if rank == 0 else 1),
-        r"rank 0: broadcast\(root 0, .*rank 1, rank 2: broadcast\(root 1, ",
+        r"rank 0: broadcast\(root 0, .*\n  ranks 1, 2: broadcast\(root 1, ",
     ),
     "broadcast size": (
         lambda rank: dist.broadcast(neuron(4 + rank), 0),
@@ -59,7 +59,7 @@ MISMATCHES = {
     ),
     "barrier": (
         lambda rank: dist.barrier() if rank == 0 else dist.all_reduce(neuron(1)),
-        r"rank 0: barrier; rank 1, rank 2: all_reduce",
+        r"rank 0: barrier at .*\n  ranks 1, 2: all_reduce",
     ),
     "invalid on one rank": (
         lambda rank: dist.all_reduce(neuron(4), dist.ReduceOp.BAND if rank == 1 else dist.ReduceOp.SUM),

@@ -8,6 +8,7 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "csrc/c10d/arguments.h"
+#include "csrc/c10d/call_site.h"
 #include "csrc/c10d/gil.h"
 #include "csrc/c10d/planner.h"
 #include "csrc/device/stream.h"
@@ -141,7 +142,7 @@ WorkPtr ProcessGroupNeuron::run(
       outcome.end = ready;
       for (auto& collective : collectives) {
         const double start = outcome.start;
-        outcome = collective.run(*communicator_, deadline(timeout));
+        outcome = collective.run(*communicator_, deadline(timeout), [&] { return recorder.call_site(*record); });
         if (&collective != &collectives.front()) outcome.start = start; // coalesced ones are one operation
       }
       recorder.end(record, outcome);
@@ -168,9 +169,9 @@ void ProcessGroupNeuron::run_callbacks_first() {
 }
 
 void ProcessGroupNeuron::report_invalid(const std::string& why) {
-  worker_.run_here_if_idle([this, why] {
+  worker_.run_here_if_idle([this, why, call_site = current_call_site()] {
     try {
-      communicator_->run_invalid(why);
+      communicator_->run_invalid(why, call_site);
     } catch (const c10::Error&) { // the group is broken already; its ranks know
     }
   });

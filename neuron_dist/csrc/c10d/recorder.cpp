@@ -6,6 +6,8 @@
 #include <pybind11/stl.h>
 #include <torch/csrc/distributed/c10d/FlightRecorderDetail.hpp>
 
+#include "csrc/c10d/call_site.h"
+
 template <>
 float c10d::getDurationFromEvent<neuron::HostEvent>(neuron::HostEvent& start, neuron::HostEvent& end) {
   return static_cast<float>(end.nanoseconds - start.nanoseconds) * 1e-6f; // milliseconds
@@ -54,6 +56,11 @@ std::shared_ptr<Record> Recorder::begin(
       kPrefix + flight_op, inputs, outputs, &record->started, &record->ended, timeout,
       std::make_shared<c10d::ProcessGroupStatus>(), is_transfer);
   return record;
+}
+
+std::string Recorder::call_site(const Record& record) const {
+  const auto entry = FlightRecorder::get()->getEntry(record.flight_id);
+  return entry && entry->traceback_ ? neuron::call_site(*entry->traceback_) : std::string();
 }
 
 void Recorder::start(Record& record) {

@@ -51,6 +51,7 @@ class Recorder {
       const Group& group, const char* op, const std::string& flight_op, uint64_t sequence_number,
       const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& outputs, std::chrono::milliseconds timeout,
       bool is_transfer);
+  std::string call_site(const Record& record) const; // see call_site.h; empty if the flight recorder is off
   void start(Record& record); // it leaves the queue
   void end(const std::shared_ptr<Record>& record, const Outcome& outcome);
 

@@ -69,7 +69,7 @@ void TensorCollective::issue(Communicator& communicator, double ready, bool in_p
 
 double TensorCollective::seconds() const { return prepared_->plan ? prepared_->plan->seconds : 0; }
 
-Outcome TensorCollective::run(Communicator& communicator, const Deadline& deadline) {
+Outcome TensorCollective::run(Communicator& communicator, const Deadline& deadline, const CallSite& call_site) {
   const bool inputs_shared = communicator.peers_read_inputs(call);
   const bool outputs_shared = communicator.peers_write_outputs(call);
 
@@ -84,7 +84,7 @@ Outcome TensorCollective::run(Communicator& communicator, const Deadline& deadli
     lent_outputs.push_back(lend(segments.tensor, outputs_shared, /*filled=*/false));
     place(call.outputs, next, segments, lent_outputs.back());
   }
-  auto outcome = communicator.run(call, *prepared_, ready_, deadline);
+  auto outcome = communicator.run(call, *prepared_, ready_, deadline, call_site);
   for (size_t i = 0; i < outputs.size(); ++i) give_back(outputs[i].tensor, lent_outputs[i]);
   return outcome;
 }

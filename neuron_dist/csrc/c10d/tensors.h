@@ -34,7 +34,7 @@ class TensorCollective {
   // See Communicator. These come in this order, the first two on the calling thread.
   void prepare(Communicator& communicator);
   void issue(Communicator& communicator, double ready, bool in_program_order); // else it takes no turn on the links
-  Outcome run(Communicator& communicator, const Deadline& deadline);
+  Outcome run(Communicator& communicator, const Deadline& deadline, const CallSite& call_site);
 
   double seconds() const; // simulated, once prepared
 

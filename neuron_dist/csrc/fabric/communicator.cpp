@@ -1,8 +1,10 @@
 #include "csrc/fabric/communicator.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <sstream>
+#include <thread>
 
 #include <sched.h>
 
@@ -81,13 +83,14 @@ void Communicator::set_planner(Planner planner, bool round_each_step) {
   round_each_step_ = round_each_step;
 }
 
-Outcome Communicator::run(const Collective& call, const Prepared& prepared, double ready, const Deadline& deadline) {
+Outcome Communicator::run(
+    const Collective& call, const Prepared& prepared, double ready, const Deadline& deadline,
+    const CallSite& call_site) {
   begin_call(deadline);
   post(call, !peers_read_inputs(call), std::max(ready, last_end_), prepared.plan ? prepared.plan->seconds : 0);
   arrive();
   wait_for(control_.group().arrival, &RankState::arrived, "to start it", deadline);
-  const auto mismatch = Signatures(control_, size_, call_).mismatch([this](int rank) { return rank_name(rank); });
-  if (!mismatch.empty()) give_up("collective #" + std::to_string(call_) + " of " + group_label() + ": " + mismatch);
+  check_agreement(call_site);
   const Outcome timing = outcome(prepared);
   last_end_ = timing.end;
   if (call.op == Op::barrier) return timing;
@@ -103,6 +106,28 @@ Outcome Communicator::run(const Collective& call, const Prepared& prepared, doub
   depart();
   wait_for(control_.group().departure, &RankState::departed, "to finish it", deadline);
   return timing;
+}
+
+void Communicator::check_agreement(const CallSite& call_site) {
+  const Signatures signatures(control_, global_ranks_, call_);
+  const auto mismatch = signatures.mismatch();
+  if (mismatch.empty()) return;
+  // Every rank finds this at the same call, so each can say where it was made.
+  tell_call_site(call_site());
+  const Deadline patience(std::chrono::seconds(1));
+  for (int rank = 0; rank < size_; ++rank) {
+    while (control_.rank(rank).told.load(std::memory_order_acquire) != call_ && !patience.passed() && !peers_[rank]->dead())
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  give_up("collective #" + std::to_string(call_) + " of " + group_label() + ": " + mismatch + signatures.calls());
+}
+
+void Communicator::tell_call_site(const std::string& call_site) {
+  RankState& state = control_.rank(rank_);
+  const size_t kept = std::min(call_site.size(), sizeof state.call_site - 1); // its end says more than its beginning
+  std::memcpy(state.call_site, call_site.data() + call_site.size() - kept, kept);
+  state.call_site[kept] = 0;
+  state.told.store(call_, std::memory_order_release);
 }
 
 std::shared_ptr<const Communicator::Prepared> Communicator::prepare(const Collective& call) {
@@ -157,12 +182,13 @@ Outcome Communicator::outcome(const Prepared& prepared) const {
   return result;
 }
 
-void Communicator::run_invalid(const std::string& why) {
+void Communicator::run_invalid(const std::string& why, const std::string& call_site) {
   begin_call(Deadline(std::chrono::minutes(1)));
   Descriptor& descriptor = control_.descriptor(rank_, call_);
   descriptor = {};
   descriptor.op = Op::invalid;
   why.copy(descriptor.note, sizeof descriptor.note - 1);
+  tell_call_site(call_site);
   arrive();
 }
 
@@ -265,13 +291,25 @@ void Communicator::wait_for(
     std::ostringstream text;
     for (int rank = 0; rank < size_; ++rank) {
       if ((control_.rank(rank).*progress).load(std::memory_order_relaxed) == call_) continue;
-      text << (text.tellp() > 0 ? ", " : "") << rank_name(rank) << " (pid " << peers_[rank]->pid() << ", last at #"
-           << control_.rank(rank).arrived.load(std::memory_order_relaxed) << ")";
+      text << (text.tellp() > 0 ? ", " : "") << absent(rank);
     }
     give_up(
         where() + " reached its timeout of " + std::to_string(deadline.timeout().count()) + " ms: still waiting for " +
         text.str() + " " + what);
   });
+}
+
+std::string Communicator::absent(int rank) const {
+  const uint32_t last = control_.rank(rank).arrived.load(std::memory_order_acquire);
+  std::ostringstream text;
+  text << rank_name(rank) << " (pid " << peers_[rank]->pid();
+  if (peers_[rank]->stopped()) text << ", stopped by a signal";
+  if (last == 0) {
+    text << ", no call yet)";
+  } else {
+    text << ", last call #" << last << ' ' << Signatures(control_, global_ranks_, last).describe(rank) << ')';
+  }
+  return text.str();
 }
 
 void Communicator::fail(const std::string& reason) {

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -28,6 +29,9 @@ struct Outcome {
   uint64_t bytes = 0; // as nccl-tests counts them
   std::shared_ptr<const Plan> plan; // null in a group of one
 };
+
+// Where in the program a call was made, "train.py:41 in step"; empty if unknown. Asked only when a message needs it.
+using CallSite = std::function<std::string()>;
 
 // One rank's end of a group. A collective is: post what we call with which buffers, arrive, compare everyone's call,
 // run our program, depart. Collectives of one communicator run one at a time, in the same order on every rank.
@@ -61,9 +65,11 @@ class Communicator {
   double issue(const Prepared& prepared, double ready);
   // Runs one collective that may start at the simulated time `ready`. The buffers that peers touch must lie in the
   // arena (see below).
-  Outcome run(const Collective& call, const Prepared& prepared, double ready, const Deadline& deadline);
+  Outcome run(
+      const Collective& call, const Prepared& prepared, double ready, const Deadline& deadline,
+      const CallSite& call_site);
   // In the place of a collective that this rank found invalid: tells the others why. Does not wait for them.
-  void run_invalid(const std::string& why);
+  void run_invalid(const std::string& why, const std::string& call_site);
 
   // Which buffers peers touch: none if the inputs ride in the control block; else they read the inputs, and where the
   // ranks share the work of a reduction they write the outputs.
@@ -94,6 +100,9 @@ class Communicator {
   using Kind = std::array<uint64_t, 3>; // what tells calls apart that need plans of their own
 
   void begin_call(const Deadline& deadline);
+  void check_agreement(const CallSite& call_site);
+  void tell_call_site(const std::string& call_site);
+  std::string absent(int rank) const; // for a timeout: who has not come, and what it did last
   void post(const Collective& call, bool inlined, double ready, double seconds);
   Outcome outcome(const Prepared& prepared) const;
   void arrive();

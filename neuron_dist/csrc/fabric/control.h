@@ -33,7 +33,7 @@ struct Descriptor {
   uint32_t output_count;
   double ready; // simulated seconds: when this rank can start
   double seconds; // what the collective costs, as this rank sees it
-  char note[160]; // why the call is invalid
+  char note[400]; // why the call is invalid
 };
 
 // Largest input that rides in the control block, where all ranks read it after a single synchronisation. Above it the
@@ -71,13 +71,15 @@ struct RankState {
   std::atomic<uint32_t> arrived; // at which call
   std::atomic<uint32_t> departed; // from which call
   std::atomic<uint32_t> closed; // it destroyed the group
+  std::atomic<uint32_t> told; // the call whose line in the program `call_site` names; written when calls do not match
+  char call_site[240];
 };
 
 struct GroupState {
   Barrier arrival;
   Barrier departure;
   std::atomic<uint32_t> failed; // 0, 1 while the text is written, 2 when it can be read
-  char failure[1024];
+  char failure[6000];
 };
 
 // The mapped segment. Sparse: only what a group uses takes memory.

@@ -10,6 +10,7 @@
 #include <mutex>
 
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -24,6 +25,30 @@ namespace {
 
 std::mutex known_mutex;
 std::map<ino_t, std::weak_ptr<Peer>> known; // by the inode of the arena, unique among living memfds
+
+// The kernel's pidfd_info, which its headers have since Linux 6.13. A pidfd that was open when its process ended can
+// tell how it ended, even when the parent has reaped it (since 6.15).
+struct PidfdInfo {
+  static constexpr uint64_t kExit = 1 << 3;
+  static constexpr unsigned long kGet = _IOWR(0xFF, 11, char[64]);
+
+  uint64_t mask;
+  uint64_t cgroup;
+  uint32_t ids[11]; // pid, tgid, ppid and the user's and group's
+  int32_t exit_code;
+};
+static_assert(sizeof(PidfdInfo) == 64);
+
+std::string stat_of(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// The letter behind the name, which may itself hold anything; 0 without such a process.
+char state_of(const std::string& stat) {
+  const auto name_end = stat.rfind(')');
+  return name_end == std::string::npos || name_end + 2 >= stat.size() ? 0 : stat[name_end + 2];
+}
 
 ino_t inode_of(int fd) {
   struct stat status{};
@@ -93,16 +118,27 @@ bool Peer::dead() const {
   return poll(&exited, 1, 0) > 0;
 }
 
+bool Peer::stopped() const {
+  const char state = state_of(stat_of(info_.pid));
+  return state == 'T' || state == 't';
+}
+
 std::string Peer::describe_death() const {
-  // The last field of /proc/PID/stat is the wait status, for as long as the parent has not reaped the process.
-  std::ifstream file("/proc/" + std::to_string(info_.pid) + "/stat");
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  const auto name_end = text.rfind(')');
-  const auto last = text.find_last_of(' ');
-  if (name_end == std::string::npos || text.compare(name_end, 3, ") Z") != 0) return "has exited";
-  const int status = std::atoi(text.c_str() + last);
-  if (WIFSIGNALED(status)) return std::string("was killed by SIG") + sigabbrev_np(WTERMSIG(status));
-  return "exited with code " + std::to_string(WEXITSTATUS(status));
+  const auto status = exit_status();
+  if (!status) return "has exited";
+  if (WIFSIGNALED(*status)) return std::string("was killed by SIG") + sigabbrev_np(WTERMSIG(*status));
+  return "exited with code " + std::to_string(WEXITSTATUS(*status));
+}
+
+// The wait status of a dead process.
+std::optional<int> Peer::exit_status() const {
+  PidfdInfo info{};
+  info.mask = PidfdInfo::kExit;
+  if (ioctl(process_.get(), PidfdInfo::kGet, &info) == 0 && (info.mask & PidfdInfo::kExit)) return info.exit_code;
+  // Before that, the last field of its stat file, for as long as its parent has not reaped it.
+  const std::string stat = stat_of(info_.pid);
+  if (state_of(stat) != 'Z') return std::nullopt;
+  return std::atoi(stat.c_str() + stat.find_last_of(' '));
 }
 
 } // namespace neuron

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,10 +36,12 @@ class Peer {
 
   pid_t pid() const { return info_.pid; }
   bool dead() const;
+  bool stopped() const; // by SIGSTOP or a debugger
   // "has exited", or how it died where the kernel still knows.
   std::string describe_death() const;
 
  private:
+  std::optional<int> exit_status() const;
   char* window(uint64_t device);
 
   PeerInfo info_;

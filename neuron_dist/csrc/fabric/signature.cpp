@@ -1,7 +1,7 @@
 #include "csrc/fabric/signature.h"
 
+#include <algorithm>
 #include <sstream>
-#include <vector>
 
 #include <c10/core/ScalarType.h>
 
@@ -15,10 +15,21 @@ bool same_call(const Descriptor& a, const Descriptor& b) {
 
 } // namespace
 
-std::string Signatures::mismatch(const std::function<std::string(int)>& rank_name) const {
+std::string rank_list(const std::vector<uint64_t>& ranks) {
+  std::ostringstream text;
+  text << (ranks.size() == 1 ? "rank " : "ranks ");
+  for (size_t first = 0, last; first < ranks.size(); first = last + 1) {
+    for (last = first; last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1;) ++last;
+    text << (first > 0 ? ", " : "") << ranks[first];
+    if (last > first) text << (last > first + 1 ? "-" : ", ") << ranks[last];
+  }
+  return text.str();
+}
+
+std::string Signatures::mismatch() const {
   if (all_equal_and_even()) return {};
   for (auto find : {&Signatures::invalid_calls, &Signatures::different_calls, &Signatures::different_sizes}) {
-    if (auto text = (this->*find)(rank_name); !text.empty()) return text;
+    if (auto text = (this->*find)(); !text.empty()) return text;
   }
   return {};
 }
@@ -33,34 +44,49 @@ bool Signatures::all_equal_and_even() const {
   return true;
 }
 
-std::string Signatures::invalid_calls(const std::function<std::string(int)>& rank_name) const {
+std::string Signatures::invalid_calls() const {
   std::ostringstream text;
   for (int rank = 0; rank < ranks_; ++rank) {
     if (descriptor(rank).op != Op::invalid) continue;
-    text << (text.tellp() > 0 ? "; " : "") << rank_name(rank) << " made an invalid call: " << descriptor(rank).note;
+    text << (text.tellp() > 0 ? "; " : "") << name_of(rank) << " made an invalid call: " << descriptor(rank).note;
   }
   return text.str();
 }
 
-std::string Signatures::different_calls(const std::function<std::string(int)>& rank_name) const {
-  bool differ = false;
-  std::ostringstream text;
-  std::vector<bool> told(ranks_);
-  for (int rank = 0; rank < ranks_; ++rank) {
-    if (told[rank]) continue;
-    differ = differ || rank > 0;
-    text << (rank > 0 ? "; " : "") << rank_name(rank);
-    for (int other = rank + 1; other < ranks_; ++other) {
-      if (!same_call(descriptor(rank), descriptor(other))) continue;
-      told[other] = true;
-      text << ", " << rank_name(other);
-    }
-    text << ": " << describe(rank);
+std::string Signatures::different_calls() const {
+  for (int rank = 1; rank < ranks_; ++rank) {
+    if (!same_call(descriptor(0), descriptor(rank))) return "the ranks made different calls";
   }
-  return differ ? "the ranks made different calls. " + text.str() : std::string();
+  return {};
 }
 
-std::string Signatures::different_sizes(const std::function<std::string(int)>& rank_name) const {
+std::string Signatures::calls() const {
+  struct Agreement {
+    std::string call;
+    std::vector<uint64_t> ranks;
+    std::vector<std::string> call_sites; // different ones
+  };
+  std::vector<Agreement> agreements;
+  for (int rank = 0; rank < ranks_; ++rank) {
+    const auto call = describe(rank);
+    auto found = std::find_if(
+        agreements.begin(), agreements.end(), [&](const Agreement& agreement) { return agreement.call == call; });
+    if (found == agreements.end()) found = agreements.insert(found, {call, {}, {}});
+    found->ranks.push_back(global_ranks_[rank]);
+    const RankState& state = control_.rank(rank);
+    if (state.told.load(std::memory_order_acquire) != call_ || state.call_site[0] == 0) continue;
+    auto& known = found->call_sites;
+    if (std::find(known.begin(), known.end(), state.call_site) == known.end()) known.emplace_back(state.call_site);
+  }
+  std::ostringstream text;
+  for (const auto& [call, ranks, call_sites] : agreements) {
+    text << "\n  " << rank_list(ranks) << ": " << call;
+    for (const auto& site : call_sites) text << (&site == &call_sites.front() ? " at " : " or ") << site;
+  }
+  return text.str();
+}
+
+std::string Signatures::different_sizes() const {
   const Descriptor& call = descriptor(0); // the op and root are the same everywhere
   const uint64_t element = c10::elementSize(static_cast<c10::ScalarType>(call.dtype));
   auto elements = [&](uint64_t bytes) { return std::to_string(bytes / element) + " elements"; };
@@ -69,9 +95,9 @@ std::string Signatures::different_sizes(const std::function<std::string(int)>& r
     for (int from = 0; from < ranks_; ++from) {
       for (int to = 0; to < ranks_; ++to) {
         if (given(from, to) == given(0, to)) continue;
-        return "the ranks gave different sizes to " + describe(0) + ": " + rank_name(0) + " " + elements(given(0, to)) +
-            ", " + rank_name(from) + " " + elements(given(from, to)) +
-            (call.op == Op::reduce_scatter ? " for " + rank_name(to) : "");
+        return "the ranks gave different sizes to " + describe(0) + ": " + name_of(0) + " " + elements(given(0, to)) +
+            ", " + name_of(from) + " " + elements(given(from, to)) +
+            (call.op == Op::reduce_scatter ? " for " + name_of(to) : "");
       }
     }
   }
@@ -83,8 +109,8 @@ std::string Signatures::different_sizes(const std::function<std::string(int)>& r
     for (int from = 0; from < ranks_; ++from) {
       if (one_source && from != call.root) continue;
       if (given(from, to) == expected(to, from)) continue;
-      return "the sizes given to " + describe(0) + " do not fit: " + rank_name(from) + " gives " +
-          elements(given(from, to)) + ", " + rank_name(to) + " expects " + elements(expected(to, from)) + " of it";
+      return "the sizes given to " + describe(0) + " do not fit: " + name_of(from) + " gives " +
+          elements(given(from, to)) + ", " + name_of(to) + " expects " + elements(expected(to, from)) + " of it";
     }
   }
   return {};
@@ -93,15 +119,28 @@ std::string Signatures::different_sizes(const std::function<std::string(int)>& r
 std::string Signatures::describe(int rank) const {
   const Descriptor& call = descriptor(rank);
   std::ostringstream text;
-  text << name(call.op);
-  if (call.op == Op::barrier) return text.str();
+  text << (call.op == Op::invalid ? "an invalid call" : name(call.op));
+  if (call.op == Op::barrier || call.op == Op::invalid) return text.str();
   text << '(';
   if (call.reduction != Reduction::none) text << name(call.reduction) << ", ";
   if (call.root >= 0) text << "root " << call.root << ", ";
   text << c10::toString(static_cast<c10::ScalarType>(call.dtype));
   const uint64_t element = c10::elementSize(static_cast<c10::ScalarType>(call.dtype));
-  if (call.segment_bytes != Descriptor::kUneven) text << '[' << call.segment_bytes / element << ']';
+  if (call.segment_bytes != Descriptor::kUneven) {
+    text << '[' << call.segment_bytes / element << ']';
+  } else {
+    text << ", gives " << sizes(control_.inputs(rank, call_), call.input_count, element) << ", expects "
+         << sizes(control_.outputs(rank, call_), call.output_count, element);
+  }
   text << ')';
+  return text.str();
+}
+
+std::string Signatures::sizes(const Range* ranges, uint32_t count, uint64_t element) const {
+  std::ostringstream text;
+  text << '[';
+  for (uint32_t i = 0; i < count; ++i) text << (i > 0 ? ", " : "") << ranges[i].bytes / element;
+  text << ']';
   return text.str();
 }
 
