@@ -1,146 +1,116 @@
-"""`neuronrun`: torchrun for the simulated fabric. Torch's own parser, rendezvous and agent do the work."""
+"""`neuronrun`: torchrun for the simulated fabric. This is its outer process, which sees to it that the job ends.
+
+    neuronrun (this file; no torch)      passes signals on, adopts and ends what the job leaves behind
+      agent (job.py)                     torch's elastic agent: rendezvous, restarts, output, report
+        worker 0 ... worker N-1          each the leader of a session of its own
+
+Any of them may be killed with SIGKILL. Workers die with the agent (PR_SET_PDEATHSIG). What they started is ended by
+this process, which the kernel makes its parent; or, if this one is killed, by the agent, which notices by a pipe.
+"""
 
 import os
-import shutil
+import signal
 import sys
-from argparse import ArgumentParser, Namespace
+import threading
+import time
 from collections.abc import Sequence
 
-import torch.distributed as dist
-from neuron_dist.collectives.choose import parse_rules
-from neuron_dist.topology import load
-from torch.distributed import run as torchrun
-from torch.distributed.elastic.multiprocessing import SignalException
-from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, record
-from torch.distributed.elastic.rendezvous import RendezvousError
-from torch.distributed.elastic.rendezvous.utils import parse_rendezvous_endpoint
+from neuron_dist.launcher import processes
 
-from neuron_dist.timeline import merge_traces
+GRACE = 2.0  # seconds that the leavings of a failed job have between SIGTERM and SIGKILL
+SECOND_PRESS = 0.3  # seconds after which another Ctrl-C is a second one, not an echo of the first
 
-# Flags of our own and the variables that workers read; a flag wins over the environment.
-FABRIC_FLAGS = {
-    "--topology": (
-        "NEURON_SIM_TOPOLOGY",
-        "instance type, file or inline spec, such as trn2.48xlarge or torus:4x4",
-    ),
-    "--algorithm": (
-        "NEURON_SIM_ALGORITHM",
-        "algorithm, file.py:function, or selection string by op and size",
-    ),
-    "--reduction": (
-        "NEURON_SIM_REDUCTION",
-        "schedule (round at each hop, as the wire) or exact (round once)",
-    ),
-    "--lint": ("NEURON_SIM_LINT", "warn, error or off for groups that the fabric would refuse"),
-    "--trace": ("NEURON_SIM_TRACE", "folder for a timeline of the job, merged over its ranks"),
+_PASSED_ON = {
+    signal.SIGTERM,
+    signal.SIGINT,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
 }
-
-
-def get_args_parser() -> ArgumentParser:
-    """Torchrun's parser under our name: every torchrun command line parses to the same values.
-
-    Flags of our own are added here, as options: the script and its arguments stay the last positionals.
-    """
-    parser = torchrun.get_args_parser()
-    parser.prog = "neuronrun"
-    parser.description = "Start a distributed job on the simulated neuron devices. Takes what torchrun takes."
-    fabric = parser.add_argument_group("the simulated fabric")
-    for flag, (variable, text) in FABRIC_FLAGS.items():
-        fabric.add_argument(flag, default=None, help=f"{text} (sets {variable})")
-    return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line ``argv`` (default: this process's own) and return its exit code.
 
-    0 if every worker ended well, 1 if one failed or a signal stopped the job, 2 if the command line is wrong.
+    0 if every worker ended well; else the exit code of the worker that failed first, 128 + N if signal N killed it or
+    stopped the job; 1 if the job could not start or go on; 2 if the command line is wrong.
     """
-    args = get_args_parser().parse_args(argv)
-    try:
-        _check(args)
-        _choose_port(args)
-        _choose_threads(args)
-        _choose_fabric(args)
-    except ValueError as error:
-        return _fail(error, 2)
-    try:
-        record(torchrun.run)(args)
-    except ChildFailedError as error:
-        print(error, file=sys.stderr)  # torch's report of the workers that failed
-        return 1
-    except (SignalException, RendezvousError, dist.DistError, ValueError, AssertionError) as error:
-        return _fail(error, 1)
-    finally:
-        if args.trace:
-            print(f"neuronrun: trace written to {merge_traces(args.trace)}", file=sys.stderr)
+    agent = _fork_agent()
+    if agent:
+        return _watch(agent)
+    from neuron_dist.launcher.job import run  # brings torch; the outer process does without
+
+    return run(argv)
+
+
+def _fork_agent() -> int:
+    """Fork; 0 in the agent, which ends with this process and is out of the terminal's reach."""
+    processes.adopt_orphans()
+    signal.pthread_sigmask(signal.SIG_BLOCK, {*_PASSED_ON, signal.SIGCHLD})
+    read_end, write_end = os.pipe()  # never written to: it closes when this process ends
+    agent = os.fork()
+    if agent:
+        os.close(read_end)
+        return agent
+    os.close(write_end)
+    os.setpgid(0, 0)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # until torch's agent handles it
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {*_PASSED_ON, signal.SIGCHLD})
+    threading.Thread(target=_end_with, args=(read_end,), daemon=True).start()
     return 0
 
 
-def _fail(error: BaseException, code: int) -> int:
-    print(f"neuronrun: error: {error}", file=sys.stderr)
+def _end_with(read_end: int) -> None:
+    """In the agent: when the outer process has been killed, end the workers and all that they started."""
+    os.read(read_end, 1)
+    processes.end(processes.of_job)
+    os._exit(128 + signal.SIGKILL)
+
+
+def _watch(agent: int) -> int:
+    """Pass signals on until the agent has ended; the job's exit code. The second Ctrl-C kills."""
+    pressed: float | None = None
+    while True:
+        number = signal.sigwaitinfo({*_PASSED_ON, signal.SIGCHLD}).si_signo
+        if number == signal.SIGCHLD:
+            status = _reap(agent)
+            if status is not None:
+                break
+        elif number in (signal.SIGINT, signal.SIGQUIT) and pressed is not None:
+            if time.monotonic() - pressed > SECOND_PRESS:
+                _say("killed by the second Ctrl-C")
+                processes.end(processes.of_job)
+                return 128 + number
+        else:
+            if number == signal.SIGINT:
+                pressed = time.monotonic()
+                if sys.stderr.isatty():
+                    _say("stopping the workers; Ctrl-C again kills them")
+            os.kill(agent, number)
+    code = os.waitstatus_to_exitcode(status)
+    if code < 0:
+        if pressed is None:
+            _say(f"error: the launcher's agent (pid {agent}) was killed by {processes.signal_name(-code)}")
+        code = 128 - code
+    if code != 0:
+        processes.end(processes.of_job, GRACE)
     return code
 
 
-def _check(args: Namespace) -> None:
-    """Raise ValueError, naming the flag, for what torch would report late, per worker or as a traceback."""
-    script = args.training_script
-    if args.no_python:
-        if shutil.which(script) is None:
-            raise ValueError(f"{script}: no such command")
-    elif not args.module and not os.path.exists(script):
-        raise ValueError(f"{script}: no such script (for a module give -m, for a command --no-python)")
-    try:
-        min_nodes, max_nodes = torchrun.parse_min_max_nnodes(args.nnodes)
-    except (ValueError, RuntimeError):
-        min_nodes = max_nodes = 0
-    if not 0 < min_nodes <= max_nodes:
-        raise ValueError(f"--nnodes {args.nnodes}: expected a number of nodes or a range such as 1:4")
-    if torchrun.determine_local_world_size(args.nproc_per_node) < 1:
-        raise ValueError(f"--nproc-per-node {args.nproc_per_node}: expected at least one worker")
-    if max_nodes > 1 and args.master_port == 0:
-        raise ValueError("--master-port 0: the nodes must agree on one, so name it")
+def _reap(agent: int) -> int | None:
+    """Collect what has ended, adopted processes too; the agent's wait status once it is among them."""
+    found = None
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return found
+        if pid == 0:
+            return found
+        if pid == agent:
+            found = status
 
 
-def _choose_port(args: Namespace) -> None:
-    """Give a single-node job that names no port, or port 0, a free one.
-
-    The agent's store binds port 0 and tells the workers what it got: no process can take it in between.
-    """
-    if torchrun.parse_min_max_nnodes(args.nnodes)[1] > 1:
-        return
-    host, port = parse_rendezvous_endpoint(args.rdzv_endpoint, default_port=0)
-    if args.rdzv_backend == "c10d" and port == 0:
-        args.rdzv_endpoint = f"[{host}]:0" if ":" in host else f"{host}:0"
-    elif args.rdzv_backend == "static" and not (port if args.rdzv_endpoint else args.master_port):
-        args.rdzv_endpoint, args.master_port = "", None  # which torch takes as c10d on a free port
-
-
-def _choose_threads(args: Namespace) -> None:
-    """Share the cores out among the workers, unless OMP_NUM_THREADS says how."""
-    workers = torchrun.determine_local_world_size(args.nproc_per_node)
-    if workers > 1:
-        os.environ.setdefault("OMP_NUM_THREADS", str(max(1, len(os.sched_getaffinity(0)) // workers)))
-
-
-def _choose_fabric(args: Namespace) -> None:
-    """Hand our own flags to the workers, after a look at what they would refuse one by one."""
-    if args.topology:
-        topology = load(args.topology)
-        workers = torchrun.determine_local_world_size(args.nproc_per_node)
-        if workers * torchrun.parse_min_max_nnodes(args.nnodes)[1] > topology.cores:
-            raise ValueError(
-                f"--topology {args.topology}: {topology.cores} cores, too few for the job's ranks"
-            )
-    if args.algorithm:
-        parse_rules(args.algorithm)
-    for flag, choices in (("reduction", ("schedule", "exact")), ("lint", ("warn", "error", "off"))):
-        value = getattr(args, flag)
-        if value is not None and value not in choices:
-            raise ValueError(f"--{flag} {value}: expected one of {', '.join(choices)}")
-    if args.trace:
-        args.trace = os.path.abspath(args.trace)
-        os.makedirs(args.trace, exist_ok=True)
-    for flag, (variable, _) in FABRIC_FLAGS.items():
-        value = getattr(args, flag.removeprefix("--"))
-        if value is not None:
-            os.environ[variable] = value
+def _say(text: str) -> None:
+    print(f"neuronrun: {text}", file=sys.stderr, flush=True)
