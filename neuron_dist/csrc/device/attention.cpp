@@ -1,4 +1,5 @@
 #include <ATen/core/Tensor.h>
+#include <ATen/native/transformers/attention.h>
 #include <ATen/ops/_fused_sdp_choice.h>
 #include <torch/library.h>
 
@@ -30,3 +31,11 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) { m.impl("_fused_sdp_choice", &fused_sd
 } // namespace
 
 } // namespace neuron
+
+// scaled_dot_product_attention asks this table, not the operator, and composes attention of matrix products for a device
+// that is not in it.
+namespace at::native {
+
+REGISTER_PRIVATEUSE1_DISPATCH(_fused_sdp_choice_stub, &neuron::fused_sdp_choice)
+
+} // namespace at::native
