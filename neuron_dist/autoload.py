@@ -32,9 +32,11 @@ def _register() -> None:
     from neuron_dist.device.registration import register_device
     from neuron_dist.process_group import register_backend
     from neuron_dist.stand_in import install
+    from neuron_dist.symmetric_memory import register_operators
 
     register_device()
     register_backend()
+    register_operators()
     install()
 
 

@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 import torch
 import torch.distributed as dist
+import torch.distributed._symmetric_memory as symmetric_memory
 import torch.distributed.nn.functional as dnn
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 from torch.nn.parallel import DistributedDataParallel as DDP
@@ -68,6 +69,22 @@ def split_without_a_device(rank, world_size):
         dist.split_group(split_ranks=[[0], [1]])
 
 
+def one_sided_signals(rank, world_size):
+    tensor = symmetric_memory.empty(4, device="neuron")
+    memory = symmetric_memory.rendezvous(tensor, dist.group.WORLD)
+    with pytest.raises(ValueError, match="put_signal: unsupported backend: NEURON"):
+        symmetric_memory.put_signal(tensor, memory, 1 - rank)
+    with pytest.raises(ValueError, match="wait_signal: unsupported backend: NEURON"):
+        symmetric_memory.wait_signal(memory, 1 - rank)
+
+
+def symmetric_workspace(rank, world_size):
+    with pytest.raises(RuntimeError, match="dummy base class _cuda_isCurrentStreamCapturing"):
+        symmetric_memory.get_symm_mem_workspace(dist.group.WORLD.group_name, 4)
+    with pytest.raises(RuntimeError, match="MemPool did not find backend for device type neuron"):
+        symmetric_memory.get_mem_pool("neuron")
+
+
 GATES = [
     bf16_hook,
     batched_powersgd,
@@ -77,6 +94,8 @@ GATES = [
     timeout_of_a_group,
     sequence_number_of_the_group,
     split_without_a_device,
+    one_sided_signals,
+    symmetric_workspace,
 ]
 
 
