@@ -53,7 +53,8 @@ def unfinished(rank, world_size):
         return
     with pytest.raises(
         dist.DistBackendError,
-        match=r"reached its timeout of 1000 ms: still waiting for rank 2 \(pid \d+, last call #1 all_reduce\(SUM, Float\[1\]\)\)",
+        match=r"reached its timeout of 1000 ms: "
+        r"still waiting for rank 2 \(pid \d+, last call #1 all_reduce\(SUM, Float\[1\]\)\)",
     ):
         dist.all_reduce(torch.ones(3, device="neuron"))
 
