@@ -23,6 +23,12 @@ def register_backend() -> None:
     if folder := os.environ.get("NEURON_SIM_TRACE"):
         trace_until_exit(folder)
     dist.Backend.register_backend("neuron", _create, extended_api=True, devices=["neuron", "cpu"])
+    # In "cpu:gloo,neuron:neuron" and "neuron:neuron" torch looks for its first plugin's name, which it keeps in upper
+    # case, among names in lower case; unless it finds it, the group has no default backend: hooks, its name and rank.
+    plugins = dist.Backend._plugins
+    others = {name: plugin for name, plugin in plugins.items() if name != "neuron"}
+    plugins.clear()
+    plugins.update({"neuron": others["NEURON"], **others})
     # torch checks, for `new_group(backend="gloo")` beside a bound device, that gloo knows the device too. Its fake
     # backend registers itself, with a list of devices, when it is imported: now, so that it does not do so later.
     import torch.testing._internal.distributed.fake_pg  # noqa: F401

@@ -1,6 +1,7 @@
 import copy
 import datetime
 
+import pytest
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
@@ -103,6 +104,21 @@ def mixed_backends(rank, world_size):
 
 def test_beside_gloo():
     run(2, mixed_backends, backend=None)
+
+
+def default_of_pairs(rank, world_size, backend):
+    dist.init_process_group(backend)
+    group = dist.distributed_c10d._get_default_group()
+    assert group._get_backend_name() == "custom"  # not "undefined", of which torch warns when the group ends
+    assert (group.rank(), group.size()) == (rank, world_size)
+    assert not group._has_hooks()
+    assert dist.distributed_c10d._world.pg_backend_config[group] == backend
+    assert total(None, rank) == 1
+
+
+@pytest.mark.parametrize("backend", ["cpu:gloo,neuron:neuron", "neuron:neuron"])
+def test_pairs_of_device_and_backend_have_a_default(backend):
+    run(2, default_of_pairs, backend, backend=None)
 
 
 def default_backend(rank, world_size):

@@ -109,7 +109,7 @@ def test_gate(gate):
 
 
 def composite(rank, world_size):
-    """Gloo for CPU tensors beside us: torch leaves the group's default backend unset, but all works."""
+    """Gloo for CPU tensors beside us."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         dist.init_process_group("cpu:gloo,neuron:neuron", device_id=torch.device("neuron", rank))
