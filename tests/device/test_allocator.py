@@ -1,5 +1,7 @@
 """The caching allocator: statistics, reuse, release, and running out."""
 
+import math
+import random
 import threading
 
 import pytest
@@ -170,6 +172,26 @@ def test_summary_has_the_figures():
     del tensor
 
 
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_fragments_stay_few_under_a_soak(seed):
+    choose = random.Random(seed)
+    held: list[torch.Tensor] = []
+    live = 0
+    for _ in range(1000):
+        size = int(math.exp(choose.uniform(math.log(512), math.log(32 * MIB))))
+        while live + size > 256 * MIB:
+            live -= held.pop(choose.randrange(len(held))).numel()
+        held.append(empty(size))
+        live += size
+    assert stat("reserved_bytes.all.peak") <= 1.3 * stat("requested_bytes.all.peak")
+    for index, tensor in enumerate(held):
+        tensor.fill_(index % 256)
+    assert all(bool((tensor == index % 256).all()) for index, tensor in enumerate(held))
+    del held, tensor
+    torch.neuron.empty_cache()
+    assert torch.neuron.memory_reserved(7) == 0
+
+
 def test_threads_allocate_and_free_together():
     before = torch.neuron.memory_allocated(7)
     failures = []
@@ -182,7 +204,7 @@ def test_threads_allocate_and_free_together():
                 size = int(torch.randint(1, 1 << 16, (1,), generator=generator))
                 held.append(torch.full((size,), seed, dtype=torch.int32, device="neuron:7"))
                 if len(held) > 8:
-                    assert bool((held.pop(0) == seed).all())
+                    assert bool((held.pop(0) + 1 == seed + 1).all())
         except Exception as error:
             failures.append(error)
 

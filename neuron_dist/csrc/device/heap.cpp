@@ -17,6 +17,7 @@ constexpr size_t kSmallLimit = size_t{1} << 20; // requests up to this share sma
 constexpr size_t kSegment = size_t{2} << 20; // granularity of segments, and the size of a small one
 constexpr size_t kLargeSegment = size_t{20} << 20; // for requests below kOwnSegment
 constexpr size_t kOwnSegment = size_t{10} << 20; // from here on a segment fits its request
+constexpr size_t kFragmentShare = 5; // a fifth of what tensors use
 
 size_t round_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
@@ -62,6 +63,7 @@ void* Heap::allocate(size_t bytes) {
   count(stats_.allocated_bytes, pool, static_cast<int64_t>(block->size));
   count(stats_.active_bytes, pool, static_cast<int64_t>(block->size));
   count(stats_.requested_bytes, pool, static_cast<int64_t>(bytes));
+  most_used_ = std::max(most_used_, static_cast<size_t>(stats_.allocated_bytes[0].current));
   return block->address;
 }
 
@@ -88,7 +90,8 @@ void Heap::free(void* address) {
 void Heap::empty_cache() {
   const Traceback traceback = gather_traceback(Stacks::kAll);
   std::lock_guard<std::mutex> lock(mutex_);
-  release_free_segments(traceback);
+  release_free(SIZE_MAX, traceback);
+  most_used_ = static_cast<size_t>(stats_.allocated_bytes[0].current);
 }
 
 Block* Heap::take_free(const Request& request) {
@@ -100,23 +103,39 @@ Block* Heap::take_free(const Request& request) {
   return block;
 }
 
-// A new segment; if there is no room, or the host cannot back one, once more after giving back what is cached.
+// New memory: a whole segment while fragments are few; else as little as possible, in place of cached memory. If there
+// is no room, or the host cannot back it, once more after giving back all that is cached.
 Block* Heap::take_segment(const Request& request) {
+  const size_t ample = segment_size(request.pool, request.rounded);
+  const size_t least = round_up(request.rounded, kSegment);
+  const size_t headroom = headroom_for(request);
+  if (least > headroom) release_free(least - headroom, request.traceback);
   std::string host_reason;
   for (const bool retry : {false, true}) {
     if (retry) {
       ++stats_.num_alloc_retries;
-      release_free_segments(request.traceback);
+      release_free(SIZE_MAX, request.traceback);
     }
     try {
-      if (Block* block = commit_segment(request, segment_size(request.pool, request.rounded))) return block;
+      if (ample <= headroom) {
+        if (Block* block = commit_segment(request, ample)) return block;
+      }
       if (Block* block = grow_segment(request)) return block;
-      if (Block* block = commit_segment(request, round_up(request.rounded, kSegment))) return block;
+      if (Block* block = commit_segment(request, least)) return block;
     } catch (const c10::OutOfMemoryError& error) {
       host_reason = error.what_without_backtrace();
     }
   }
   out_of_memory(request, host_reason);
+}
+
+// What may be reserved still before fragments are more than their share of the most that tensors have used at once.
+size_t Heap::headroom_for(const Request& request) {
+  const auto allocated = static_cast<size_t>(stats_.allocated_bytes[0].current);
+  const size_t most_used = std::max(most_used_, allocated + request.rounded);
+  const size_t allowed = most_used + std::max(most_used / kFragmentShare, kLargeSegment);
+  const auto reserved = static_cast<size_t>(stats_.reserved_bytes[0].current);
+  return allowed > reserved ? allowed - reserved : 0;
 }
 
 // Null if the device has no room for it.
@@ -163,13 +182,18 @@ void Heap::commit(std::map<char*, size_t>::iterator range, Pool pool, size_t byt
 void Heap::split(Block* block, size_t rounded) {
   const size_t rest = block->size - rounded;
   if (rest < (block->pool == Pool::kSmall ? kAlignment : kSmallLimit + 1)) return;
-  block->size = rounded;
-  Block* remainder = new Block{block->address + rounded, rest, block->pool};
-  remainder->previous = block;
-  remainder->next = block->next;
-  if (block->next) block->next->previous = remainder;
-  block->next = remainder;
-  insert_free(remainder);
+  insert_free(cut(block, rounded));
+}
+
+// The rest of a block behind its first bytes, as a block of its own.
+Block* Heap::cut(Block* block, size_t bytes) {
+  Block* rest = new Block{block->address + bytes, block->size - bytes, block->pool};
+  rest->previous = block;
+  rest->next = block->next;
+  if (block->next) block->next->previous = rest;
+  block->next = rest;
+  block->size = bytes;
+  return rest;
 }
 
 Block* Heap::coalesce(Block* block) {
@@ -205,34 +229,52 @@ void Heap::remove_free(Block* block) {
   count(stats_.inactive_split_bytes, block->pool, -static_cast<int64_t>(block->size));
 }
 
-void Heap::release_free_segments(const Traceback& traceback) {
-  for (FreeBlocks& blocks : free_) {
-    for (auto it = blocks.begin(); it != blocks.end();) {
-      Block* block = *it;
-      if (!is_whole_segment(block)) {
-        ++it;
-        continue;
-      }
-      it = blocks.erase(it);
-      Arena::instance().release(block->address, block->size);
-      record("segment_free", block->address, block->size, traceback);
-      ++stats_.num_device_free;
-      count(stats_.segment, block->pool, -1);
-      count(stats_.reserved_bytes, block->pool, -static_cast<int64_t>(block->size));
-      auto range = unreserved_.emplace(block->address, block->size).first;
-      if (const auto next = std::next(range);
-          next != unreserved_.end() && next->first == range->first + range->second) {
-        range->second += next->second;
-        unreserved_.erase(next);
-      }
-      if (range != unreserved_.begin()) {
-        if (const auto before = std::prev(range); before->first + before->second == range->first) {
-          before->second += range->second;
-          unreserved_.erase(range);
-        }
-      }
-      delete block;
-    }
+// Gives back whole units of kSegment within free blocks, those of the largest first, until it is `bytes` or all.
+void Heap::release_free(size_t bytes, const Traceback& traceback) {
+  std::vector<Block*> blocks(free_[0].begin(), free_[0].end());
+  blocks.insert(blocks.end(), free_[1].begin(), free_[1].end());
+  std::sort(blocks.begin(), blocks.end(), [](const Block* a, const Block* b) { return BySize()(b, a); });
+  size_t released = 0;
+  for (Block* block : blocks) {
+    if (released >= bytes) return;
+    released += release(block, traceback);
+  }
+}
+
+// What a block has besides whole units stays with the segment on that side; one segment may so become two.
+size_t Heap::release(Block* block, const Traceback& traceback) {
+  const auto offset = static_cast<size_t>(block->address - Arena::instance().device_base(device_));
+  const size_t before = round_up(offset, kSegment) - offset;
+  const size_t after = (offset + block->size) % kSegment;
+  if (block->size <= before + after) return 0;
+  const size_t bytes = block->size - before - after;
+  remove_free(block);
+  Block* const unit = before ? cut(block, before) : block;
+  Block* const rest = after ? cut(unit, bytes) : nullptr;
+  count(stats_.segment, unit->pool, (unit->previous ? 1 : 0) + (unit->next ? 1 : 0) - 1);
+  if (unit->previous) unit->previous->next = nullptr;
+  if (unit->next) unit->next->previous = nullptr;
+  if (before) insert_free(block);
+  if (rest) insert_free(rest);
+  Arena::instance().release(unit->address, bytes);
+  record(unit->previous || unit->next ? "segment_unmap" : "segment_free", unit->address, bytes, traceback);
+  ++stats_.num_device_free;
+  count(stats_.reserved_bytes, unit->pool, -static_cast<int64_t>(bytes));
+  insert_unreserved(unit->address, bytes);
+  delete unit;
+  return bytes;
+}
+
+void Heap::insert_unreserved(char* address, size_t bytes) {
+  auto range = unreserved_.emplace(address, bytes).first;
+  if (const auto next = std::next(range); next != unreserved_.end() && next->first == address + bytes) {
+    range->second += next->second;
+    unreserved_.erase(next);
+  }
+  if (range == unreserved_.begin()) return;
+  if (const auto before = std::prev(range); before->first + before->second == address) {
+    before->second += range->second;
+    unreserved_.erase(range);
   }
 }
 

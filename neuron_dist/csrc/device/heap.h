@@ -31,8 +31,9 @@ struct Block {
 using Segment = std::vector<Block>; // in address order
 
 // The HBM of one device. Memory is committed from the arena in segments (multiples of 2 MiB) and cut into blocks; freed
-// blocks stay with their segment for reuse until empty_cache. Requests up to 1 MiB have segments of their own, so that
-// small, long-lived tensors do not pin large ones. Thread safe.
+// blocks stay with their segment for reuse until empty_cache, or until fragments are more than a fifth of the most that
+// tensors have used at once: then new segments take the place of free blocks. Requests up to 1 MiB have segments of
+// their own, so that small, long-lived tensors do not pin large ones. Thread safe.
 class Heap {
  public:
   explicit Heap(int device);
@@ -66,6 +67,7 @@ class Heap {
 
   Block* take_free(const Request& request);
   Block* take_segment(const Request& request);
+  size_t headroom_for(const Request& request);
   Block* commit_segment(const Request& request, size_t bytes);
   Block* grow_segment(const Request& request);
   bool fits(size_t bytes) const;
@@ -74,7 +76,10 @@ class Heap {
   Block* coalesce(Block* block);
   void insert_free(Block* block);
   void remove_free(Block* block);
-  void release_free_segments(const Traceback& traceback);
+  Block* cut(Block* block, size_t bytes);
+  void release_free(size_t bytes, const Traceback& traceback);
+  size_t release(Block* block, const Traceback& traceback);
+  void insert_unreserved(char* address, size_t bytes);
   [[noreturn]] void out_of_memory(const Request& request, const std::string& host_reason);
   void record(const char* action, const void* address, size_t size, const Traceback& traceback) const;
 
@@ -86,6 +91,7 @@ class Heap {
   mutable std::mutex mutex_;
   FreeBlocks free_[2];
   ska::flat_hash_map<void*, Block*> in_use_;
+  size_t most_used_ = 0; // by tensors at once, since the cache was emptied
   std::map<char*, size_t> unreserved_; // address ranges of the device without a segment
   c10::CachingDeviceAllocator::DeviceStats stats_;
 };
