@@ -39,7 +39,7 @@ def _lines(args: Namespace) -> Iterator[str]:
             yield "  ..."
             continue
         chip = rank // topology.cores_per_chip
-        yield f"{rank:4}  {rank % workers:5}  {rank:4}  {chip:4}  {int(topology.node_of(chip)):8}"
+        yield f"{rank:4}  {rank % workers:5}  {rank:4}  {chip:4}  {chip // topology.chips_per_node:8}"
     yield "environment"
     for name, value in sorted(os.environ.items()):
         if name.startswith(_SHOWN):
@@ -77,9 +77,8 @@ def _command(args: Namespace) -> list[str]:
 
 
 def _rendezvous(args: Namespace, most: int) -> str:
-    if args.standalone or (
-        most == 1 and args.rdzv_backend == "static" and not args.rdzv_endpoint and not args.master_port
-    ):
+    unnamed = args.rdzv_backend == "static" and not args.rdzv_endpoint and not args.master_port
+    if args.standalone or (most == 1 and unnamed):
         return "c10d on a free port of this node"
     if args.rdzv_backend == "static" and not args.rdzv_endpoint:
         return f"static, {args.master_addr}:{args.master_port or 29500}, node {args.node_rank}"

@@ -13,7 +13,7 @@ from neuron_dist.launcher import report
 from neuron_dist.launcher.dry_run import describe
 from neuron_dist.launcher.flags import get_args_parser
 from neuron_dist.launcher.settings import nodes, settle
-from neuron_dist.launcher.workers import WorkerLogs, Workers, parse_std
+from neuron_dist.launcher.workers import Worker, WorkerLogs, Workers, parse_std
 from torch.distributed import run as torchrun
 from torch.distributed.elastic.multiprocessing import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, record
@@ -42,7 +42,7 @@ def run(argv: Sequence[str] | None = None) -> int:
     if "LOGLEVEL" not in os.environ:
         for name in _SAID_IN_THE_REPORT:
             logging.getLogger(name).setLevel(logging.CRITICAL)
-    workers = Workers()
+    workers = Workers(attempt_over=lambda attempt: _tell(attempt, args.max_restarts))
     try:
         record(launch)(args, workers)
     except ChildFailedError as error:
@@ -91,6 +91,12 @@ def launch(args: Namespace, workers: Workers) -> None:
         workers.keep_logs = bool(given.log_dir or redirects or tee)
     with workers.serve_torch():
         elastic_launch(config, command)(*command_args)
+
+
+def _tell(attempt: list[Worker], max_restarts: int) -> None:
+    if text := report.summary(attempt):
+        number = attempt[0].attempt + 1
+        print(f"neuronrun: attempt {number} of {max_restarts + 1}: {text}", file=sys.stderr)
 
 
 def _report(error: ChildFailedError, workers: Workers) -> int:

@@ -59,6 +59,15 @@ def report(workers: Sequence[Worker], logs: str = "") -> str:
     return "\n".join(lines)
 
 
+def summary(workers: Sequence[Worker]) -> str:
+    """One line, for an attempt that is followed by another; empty if no worker failed by itself."""
+    first = first_failure(workers)
+    if first is None or was_stopped(first):
+        return ""
+    reason = reason_of(first)
+    return f"{_name(first)} failed: {_how(first)}" + (f": {reason[-1].strip()[:200]}" if reason else "")
+
+
 def reason_of(worker: Worker) -> list[str]:
     """Its traceback: what torch's ``@record`` wrote, else what it printed; failing both, its last words."""
     recorded = _recorded(worker)
@@ -89,7 +98,7 @@ def _how(worker: Worker) -> str:
     code = worker.proc.returncode or 0
     if code >= 0:
         return f"exit code {code}"
-    hint = ", as the kernel sends when memory runs out" if code == -9 else ""
+    hint = ", as the kernel sends when memory runs out," if code == -9 else ""
     return f"killed by {signal_name(-code)}{hint}"
 
 

@@ -22,6 +22,7 @@ def settle(args: Namespace) -> None:
     _choose_fabric(args)
     _count_workers(args)
     _check_cores(args)
+    _check_local_ranks(args)
     _choose_port(args)
     _choose_threads(args)
 
@@ -54,11 +55,6 @@ def _check_nodes(args: Namespace) -> None:
         raise ValueError(
             f"--nnodes {args.nnodes}: a range needs --rdzv-backend c10d; the static one cannot grow or shrink"
         )
-    for flag in ("redirects", "tee"):
-        try:
-            parse_std(getattr(args, flag))
-        except ValueError as error:
-            raise ValueError(f"--{flag} {error}") from error
 
 
 def _choose_fabric(args: Namespace) -> None:
@@ -87,6 +83,27 @@ def _count_workers(args: Namespace) -> None:
     if count < 1:
         raise ValueError(f"--nproc-per-node {args.nproc_per_node}: expected at least one worker")
     args.nproc_per_node = str(count)
+
+
+def _check_local_ranks(args: Namespace) -> None:
+    """Of the flags that name some: torch ignores those that are not there."""
+    named: dict[str, list[int]] = {}
+    for flag in ("redirects", "tee"):
+        try:
+            parsed = parse_std(getattr(args, flag))
+        except ValueError as error:
+            raise ValueError(f"--{flag} {error}") from error
+        named[flag] = list(parsed) if isinstance(parsed, dict) else []
+    try:
+        named["local_ranks_filter"] = [int(rank) for rank in args.local_ranks_filter.split(",") if rank]
+    except ValueError:
+        text = f"--local-ranks-filter {args.local_ranks_filter}: expected local ranks such as 0,1"
+        raise ValueError(text) from None
+    last = int(args.nproc_per_node) - 1
+    for flag, ranks in named.items():
+        if any(not 0 <= rank <= last for rank in ranks):
+            text = f"--{flag.replace('_', '-')} {getattr(args, flag)}"
+            raise ValueError(f"{text}: this node's local ranks are 0 to {last}")
 
 
 def _check_cores(args: Namespace) -> None:

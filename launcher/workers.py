@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from string import Template
 from typing import Any
@@ -80,6 +80,7 @@ class Workers:
     logs: WorkerLogs | None = None
     keep_logs: bool = False  # the user wants them
     attempt: "list[Worker]" = field(default_factory=list)
+    attempt_over: "Callable[[list[Worker]], None]" = lambda workers: None  # called before the next
     consoles: dict[str, Console] = field(default_factory=lambda: {"stdout": Console(1), "stderr": Console(2)})
 
     @contextlib.contextmanager
@@ -100,6 +101,7 @@ class Workers:
         if sessions:
             processes.end(lambda: processes.in_sessions(sessions))
             self.output.drain(1.0)
+            self.attempt_over(self.attempt)
         self.attempt = []
 
 
@@ -122,6 +124,7 @@ class Worker(SubprocessHandler):
         self._paths = {"stdout": stdout, "stderr": stderr}
         self.local_rank = local_rank_id
         self.rank = int(env.get("RANK", local_rank_id))
+        self.attempt = int(env.get("TORCHELASTIC_RESTART_COUNT", 0))
         self.error_file = env.get("TORCHELASTIC_ERROR_FILE", "")
         self.started = time.monotonic()
         self.ended: float | None = None

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from neuron_dist.launcher import job
 from neuron_dist.launcher.flags import get_args_parser
-from neuron_dist.launcher.settings import settle
 from torch.distributed import run as torchrun
 
 BIN = Path(sysconfig.get_path("scripts"))
@@ -42,20 +41,6 @@ def reports(script: Path) -> list[dict]:
     for file in files:
         file.unlink()
     return found
-
-
-@pytest.fixture
-def settled(tmp_path, monkeypatch):
-    """What a command line comes to, without its script."""
-    monkeypatch.setattr(os, "environ", dict(os.environ))
-    (tmp_path / "train.py").touch()
-
-    def settled(line: str):
-        args = get_args_parser().parse_args([*line.split(), str(tmp_path / "train.py")])
-        settle(args)
-        return args
-
-    return settled
 
 
 def launch(*args: object, launcher: str = "neuronrun", **options) -> subprocess.CompletedProcess[str]:
