@@ -7,9 +7,9 @@ from neuron_dist.launcher.flags import get_args_parser
 from neuron_dist.launcher.settings import settle
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def environment():
-    """The environment may be changed; it is put back."""
+    """The launcher sets variables of its own process for its workers; they are put back after each test."""
     saved = dict(os.environ)
     yield os.environ
     os.environ.clear()
