@@ -16,7 +16,7 @@ links carry all steps that are then under way. m is the power of two that costs 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 import numpy as np
 
@@ -27,6 +27,8 @@ from .schedule import Schedule
 
 MOST_PIECES = 4096
 LEAST_PIECE_BYTES = 4096  # Neuron's DMA packet: smaller pieces save nothing
+MOST_KEYS = 1 << 24  # of a table by pair of ranks; beyond, sorting
+STEPS_AT_ONCE = 64  # bounds the memory that profiling takes
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ class Price:
         return asdict(self)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Profile:
     """Everything about a schedule on a group that does not depend on the size: price any size from it.
 
@@ -73,6 +75,7 @@ class Profile:
     hbm_total: np.ndarray
     pipeline: tuple[np.ndarray, np.ndarray] | None
     bound_us: float  # per byte
+    _ticks: dict[int, tuple[float, float]] = field(default_factory=dict, repr=False)  # us per byte, by pieces
 
     @property
     def busiest_link(self) -> str:
@@ -123,8 +126,11 @@ class Profile:
             by_byte = self.link_us.sum(), self.hbm_us.sum()
             return float(self.alpha_us.sum()), *(float(us) * size for us in by_byte), 1  # type: ignore[return-value]
         alpha = float(self.alpha_us.max()) * (len(self.alpha_us) + pieces - 1)
-        beta, hbm = (_sum_of_ticks(part, pieces) * size / pieces for part in self.pipeline)
-        return alpha, beta, hbm, pieces
+        if pieces not in self._ticks:
+            link, core = (_sum_of_ticks(part, pieces) / pieces for part in self.pipeline)
+            self._ticks[pieces] = link, core
+        beta, hbm = self._ticks[pieces]
+        return alpha, beta * size, hbm * size, pieces
 
 
 def price(schedule: Schedule, group: Group, size: int) -> Price:
@@ -143,28 +149,31 @@ def profile(schedule: Schedule, group: Group, beside: Sequence[Group] = ()) -> P
                 f"{schedule.name}: a schedule of {schedule.ranks} ranks on a group of {walker.size}"
             )
     topology, steps = group.topology, schedule.steps
-    links = len(topology.link_gbps)
-    pair_key = schedule.src.astype(np.int64) * schedule.ranks + schedule.dst
-    pairs, pair = np.unique(pair_key, return_inverse=True)
+    pairs, pair = _distinct(schedule.src.astype(np.int64) * schedule.ranks + schedule.dst, schedule.ranks**2)
     paths = _joint_paths((group, *beside), pairs // schedule.ranks, pairs % schedule.ranks)
+    latency, links = paths.latency_us[pair], len(topology.link_gbps)
 
     us_per_byte = np.divide(1e-3, topology.link_gbps, out=np.zeros(links), where=topology.link_gbps > 0)
     alpha, busiest = np.zeros(steps), np.zeros(steps)
     total = np.zeros(links)
     kept = np.zeros((steps, links)) if schedule.pipelined else None
     edges = np.searchsorted(schedule.step, np.arange(steps + 1))
-    fraction = schedule.fraction
-    for step in range(steps):
-        rows = slice(edges[step], edges[step + 1])
-        if rows.start == rows.stop:
-            continue
-        alpha[step] = topology.step_us + paths.latency_us[pair[rows]].max()
+    for first in range(0, steps, STEPS_AT_ONCE):
+        last = min(first + STEPS_AT_ONCE, steps)
+        rows = slice(edges[first], edges[last])
+        step = schedule.step[rows] - first
+        used = np.flatnonzero(np.diff(edges[first : last + 1]))
+        alpha[first + used] = topology.step_us + np.maximum.reduceat(
+            latency[: edges[last]], edges[first + used]
+        )
         row, link, share = paths.expand(pair[rows])
-        load = np.bincount(link, fraction[rows][row] * share * us_per_byte[link], links)
-        busiest[step] = load.max()
-        total += load
+        place = step[row] * np.int64(links) + link
+        load = np.bincount(place, schedule.fraction[rows][row] * share, (last - first) * links)
+        load = load.reshape(-1, links) * us_per_byte
+        busiest[first:last] = load.max(axis=1, initial=0.0)
+        total += load.sum(axis=0)
         if kept is not None:
-            kept[step] = load
+            kept[first:last] = load
     touches = _touches(schedule, steps)
     hbm = touches * (1e-3 / topology.hbm_gbps_per_core)
     pipeline = (kept, hbm) if kept is not None else None
@@ -203,17 +212,29 @@ def _sum_of_ticks(by_step: np.ndarray, pieces: int) -> float:
     return float(windows.max(axis=1).sum() + (pieces - few) * total[-1].max())
 
 
+def _distinct(keys: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """The different ones of keys below ``size``, and the place of each key among them."""
+    if size > MOST_KEYS:
+        return np.unique(keys, return_inverse=True)
+    there = np.zeros(size, bool)
+    there[keys] = True
+    return np.flatnonzero(there), (np.cumsum(there) - 1)[keys]
+
+
 def _touches(schedule: Schedule, steps: int) -> np.ndarray:
     """Sizes S read and written by each rank in each step, shape ``(steps, ranks)``."""
     ranks, span = schedule.ranks, schedule.chunks + 1
+    edges = np.concatenate([[0], np.cumsum(schedule.width)]) * (schedule.spec.span(ranks) / schedule.units)
 
-    def once(rank: np.ndarray, share: np.ndarray) -> np.ndarray:
-        """The shares by step and rank, those of one interval at one rank in one step counted once."""
+    def once(rank: np.ndarray, touches: np.ndarray) -> np.ndarray:
+        """``touches`` (1 or 2) of each interval, those of one interval at one rank in one step counted once."""
         place = schedule.step.astype(np.int64) * ranks + rank
-        _, first = np.unique((place * span + schedule.lo) * span + schedule.hi, return_index=True)
-        return np.bincount(place[first], share[first], steps * ranks).reshape(steps, ranks)
+        keys = np.sort(((place * span + schedule.lo) * span + schedule.hi) * 2 + (touches - 1))
+        keys = keys[np.diff(keys, prepend=-1) != 0]
+        interval, more = np.divmod(keys, 2)
+        interval, hi = np.divmod(interval, span)
+        place, lo = np.divmod(interval, span)
+        return np.bincount(place, (edges[hi] - edges[lo]) * (1 + more), steps * ranks).reshape(steps, ranks)
 
     # A source reads, however many it sends to. A target writes, and reads its own if it adds.
-    return once(schedule.src, schedule.fraction) + once(
-        schedule.dst, schedule.fraction * (1 + schedule.reduce)
-    )
+    return once(schedule.src, np.ones(schedule.transfers, np.int64)) + once(schedule.dst, 1 + schedule.reduce)

@@ -46,7 +46,8 @@ class ReductionOrders:
         begins: np.ndarray,
         ends: np.ndarray,
         which: np.ndarray,
-        programs: Sequence[Sequence[int]],
+        words: np.ndarray,
+        lengths: np.ndarray,
     ) -> None: ...
 
 class Plan:

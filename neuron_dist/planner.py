@@ -19,11 +19,13 @@ from neuron_dist.collectives import (
     profiles,
     reduction_order,
 )
+from neuron_dist.collectives.build import POINT_TO_POINT
 from neuron_dist.collectives.choose import parse_rules
 from neuron_dist.group_lint import check_group
 from neuron_dist.job import job_topology
 from neuron_dist.siblings import siblings
 from neuron_dist.topology import Group, Topology
+from neuron_dist.topology.topology import INTRA_CHIP, KINDS
 
 REDUCTIONS = ("schedule", "exact")
 
@@ -43,12 +45,14 @@ def make_planner(
     if reduction not in REDUCTIONS:
         raise ValueError(f"reduction={reduction!r}: expected one of {', '.join(REDUCTIONS)}")
     planner = Planner(topology, ranks, selection, reduction, world_size)
-    if rank == 0:
-        _planners[options.group_name] = planner
+    _latest[options.group_name] = planner, rank
+    for name in list(_latest)[:-KEPT_GROUPS]:
+        del _latest[name]
     return planner, reduction == "schedule"
 
 
-_planners: "dict[str, Planner]" = {}  # by the name of the groups of which this process is the first rank
+KEPT_GROUPS = 1024
+_latest: "dict[str, tuple[Planner, int]]" = {}  # planner and this process's rank, of the groups made last, by name
 
 
 def busy_links(group: str, op: str, algorithm: str, size: int) -> list[tuple[int, str, float]]:
@@ -56,11 +60,26 @@ def busy_links(group: str, op: str, algorithm: str, size: int) -> list[tuple[int
 
     Empty except on the group's first rank, and for an op that no schedule stands behind.
     """
-    planner = _planners.get(group)
-    if planner is None or op not in OPS or not algorithm:
+    planner, rank = _latest.get(group, (None, 0))
+    if planner is None or rank:
         return []
-    load = _own_traffic(op, planner.topology, planner.side_by_side, planner.cores, algorithm) * size * 1e-6
+    load = planner.traffic(op, algorithm) * size * 1e-6
     return [(int(i), planner.topology.link_name(int(i)), float(load[i])) for i in np.flatnonzero(load)]
+
+
+def link_bytes(group: str, op: str, algorithm: str, size: int) -> dict[str, int]:
+    """Bytes that all ranks' transfers of a collective of ``size`` bytes put on links, by the kind of link.
+
+    A transfer counts on each link of its path. Empty for an op that no schedule stands behind.
+    """
+    planner, _ = _latest.get(group, (None, 0))
+    if planner is None:
+        return {}
+    topology = planner.topology
+    carried = planner.traffic(op, algorithm) * topology.link_gbps * (1e3 * size)
+    kinds = np.concatenate([topology.links.kind, np.full(topology.core_links, INTRA_CHIP)])
+    by_kind = np.bincount(kinds, carried, len(KINDS))
+    return {kind: round(by_kind[i]) for i, kind in enumerate(KINDS) if by_kind[i]}
 
 
 class Planner:
@@ -86,7 +105,10 @@ class Planner:
         if op == "barrier":
             op, size = "all_reduce", 4
         pairs = ((root, peer),) if op == "send_recv" else ()
-        chosen = self.choose(op, size, root if OPS[op].rooted else 0, pairs)
+        chosen = self.choose(op, size, pairs=pairs)
+        if root and OPS[op].rooted:  # the algorithm that serves rank 0 best serves any
+            names = (chosen.schedule.name,)
+            chosen = _candidates(op, self.topology, self.side_by_side, names, root, ())[names[0]]
         price = chosen.price(size)
         sums = OPS[op].reduces and self.reduction == "schedule"
         busy = np.flatnonzero(chosen.link_total)
@@ -99,8 +121,15 @@ class Planner:
             chosen.link_total[busy] * (size * 1e-6),
         )
 
-    def choose(self, op: str, size: int, root: int, pairs: tuple[tuple[int, int], ...] = ()) -> Profile:
+    def traffic(self, op: str, algorithm: str) -> np.ndarray:
+        """Microseconds per byte that a collective of this group keeps each link busy, a rooted one's from rank 0."""
+        if op not in OPS or op in POINT_TO_POINT or not algorithm:
+            return np.zeros(len(self.topology.link_gbps))
+        return _own_traffic(op, self.topology, self.side_by_side, self.cores, algorithm)
+
+    def choose(self, op: str, size: int, *, pairs: tuple[tuple[int, int], ...] = ()) -> Profile:
         """The algorithm that runs: by the first rule that covers the size and can serve, else the cheapest."""
+        root = 0
         for rule in self.rules.get(op, ()):
             if rule.low <= size < rule.high:
                 try:
@@ -113,7 +142,7 @@ class Planner:
         return min(candidates.values(), key=lambda profile: profile.price(size).time_us)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=64)  # 5 MB each at 64 ranks
 def _candidates(
     op: str,
     topology: Topology,
@@ -127,7 +156,7 @@ def _candidates(
     return profiles(op, group, names, root=root, pairs=pairs, beside=beside)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=64)
 def _own_traffic(
     op: str,
     topology: Topology,
@@ -160,14 +189,13 @@ def _first_link(topology: Topology) -> int:
     return _numbered.setdefault(topology, sum(len(other.link_gbps) for other in _numbered))
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=64)
 def native_orders(schedule: Schedule) -> "_C.ReductionOrders":
     """The order of the sums of a schedule in the form that the native executor evaluates."""
     order = reduction_order(schedule)
     position = np.argsort(schedule.start, kind="stable")
-    start, which = schedule.start[position], np.asarray(order.which)[position]
+    start, which = schedule.start[position], order.which[position]
     end = start + schedule.width[position]
     first = np.concatenate([[True], which[1:] != which[:-1]])  # neighbours of one order are one chunk
     begins, ends = start[first], end[np.concatenate([first[1:], [True]])]
-    programs = [program.tolist() for program in order.programs]
-    return _C.ReductionOrders(schedule.units, begins, ends, which[first], programs)
+    return _C.ReductionOrders(schedule.units, begins, ends, which[first], order.words, order.lengths)

@@ -68,6 +68,8 @@ def _rank() -> int:
 
 def _events(records: list[Any], rank: int) -> list[dict[str, Any]]:
     """Times in microseconds, as Chrome wants them."""
+    from neuron_dist.planner import link_bytes
+
     names = ((pid, rank, f"rank {rank}") for pid in (SIMULATED, HOST))
     events = [
         {"ph": "M", "name": "thread_name", "pid": p, "tid": t, "args": {"name": n}} for p, t, n in names
@@ -75,6 +77,7 @@ def _events(records: list[Any], rank: int) -> list[dict[str, Any]]:
     for record in records:
         details = {"group": record.group, "call": record.sequence_number, "bytes": record.bytes}
         details |= {"algorithm": record.algorithm, "steps": record.steps}
+        details["link_bytes"] = link_bytes(record.group, record.op, record.algorithm, record.bytes)
         shown = {"ph": "X", "name": record.op, "tid": rank, "args": details}
         simulated = (record.start * 1e6, (record.end - record.start) * 1e6)
         measured = (record.host_start / 1e3, (record.host_end - record.host_start) / 1e3)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from functools import lru_cache
 from itertools import combinations
 from math import prod
+from random import Random
 
 import numpy as np
 
@@ -35,7 +36,7 @@ def edge_disjoint_cycles(dims: tuple[int, ...]) -> tuple[np.ndarray, ...]:
 def _of_wide_torus(dims: tuple[int, ...]) -> tuple[np.ndarray, ...]:
     """Every dimension 3 or more: one cycle a dimension."""
     for seed in range(64):
-        colours = _Colours(dims, np.random.default_rng(seed))
+        colours = _Colours(dims, Random(seed))
         if colours.join():
             return tuple(colours.order(colour) for colour in range(len(dims)))
     raise AssertionError(f"no decomposition of torus {dims} found")  # not seen for any torus tried
@@ -44,7 +45,7 @@ def _of_wide_torus(dims: tuple[int, ...]) -> tuple[np.ndarray, ...]:
 class _Colours:
     """Two neighbours of every chip in every colour, and how the cycles of each colour run."""
 
-    def __init__(self, dims: tuple[int, ...], rng: np.random.Generator):
+    def __init__(self, dims: tuple[int, ...], rng: Random):
         chips = np.arange(prod(dims)).reshape(dims)
         self.rng = rng
         self.next = [np.roll(chips, -1, axis).ravel() for axis in range(len(dims))]
@@ -52,9 +53,8 @@ class _Colours:
         # A square is its corner, the two chips beside it and the one across.
         shifts = ((0, 0), (-1, 0), (0, -1), (-1, -1))
         squares = [[np.roll(chips, shift, axes).ravel() for shift in shifts] for axes in pairs]
-        self.squares = (
-            np.array(squares, np.int64).reshape(len(pairs), 4, chips.size).swapaxes(1, 2).reshape(-1, 4)
-        )
+        by_pair = np.array(squares, np.int64).reshape(len(pairs), 4, chips.size)
+        self.squares: list[list[int]] = by_pair.swapaxes(1, 2).reshape(-1, 4).tolist()
         self.neighbours = [
             [{int(b), int(a)} for a, b in zip(np.argsort(n), n, strict=True)] for n in self.next
         ]
@@ -67,12 +67,12 @@ class _Colours:
         """Exchange until every colour is one cycle; False if stuck."""
         for _ in range(200):
             before = self._cycles()
-            for corner, a, b, across in self.rng.permutation(self.squares).tolist():
+            for corner, a, b, across in self.rng.sample(self.squares, len(self.squares)):
                 if self._cycles() == len(self.next):
                     return True
                 self._exchange(corner, a, b, across, at_most=-1)
             if self._cycles() == before:
-                for corner, a, b, across in self.rng.permutation(self.squares)[:8].tolist():
+                for corner, a, b, across in self.rng.sample(self.squares, min(8, len(self.squares))):
                     self._exchange(corner, a, b, across, at_most=0)
         return self._cycles() == len(self.next)
 

@@ -35,6 +35,8 @@ def test_flight_recorder_is_read_by_torchfrtrace(tmp_path):
     assert any("test_records.py" in frame["filename"] for frame in reduced["frames"])
     assert reduced["algorithm"]
     assert reduced["bytes"] == 4000
+    # Two neighbours of one chip: each sends half of the sum, and half of the result.
+    assert reduced["link_bytes"] == {"intra-chip": 8000}
     assert reduced["simulated_end_us"] > reduced["simulated_start_us"]
     command = [
         sys.executable,
@@ -64,6 +66,7 @@ def test_traces_of_the_ranks_merge_into_one_with_two_clocks(tmp_path):
         assert sorted(event["tid"] for event in mine) == [0, 1, 2, 3]
         assert {event["name"] for event in mine} == {"all_reduce"}
     simulated = [event for event in events if event["pid"] == SIMULATED]
+    assert all(sum(event["args"]["link_bytes"].values()) >= 4 << 20 for event in simulated)
     assert len({(event["ts"], event["dur"]) for event in simulated}) == 1, "the same on every rank"
     links = [event for event in events if event["pid"] == LINKS]
     assert links

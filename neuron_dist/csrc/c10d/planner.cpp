@@ -30,14 +30,21 @@ using Numbers = py::array_t<int64_t, py::array::c_style | py::array::forcecast>;
 
 std::shared_ptr<ReductionOrders> make_orders(
     uint64_t units, const Numbers& begins, const Numbers& ends, const Numbers& which,
-    const std::vector<std::vector<int32_t>>& programs) {
+    const py::array_t<int32_t, py::array::c_style | py::array::forcecast>& words, const Numbers& lengths) {
   auto orders = std::make_shared<ReductionOrders>();
   orders->units = units;
-  for (const auto& program : programs) orders->orders.push_back(std::make_shared<const Order>(program));
+  const int32_t* word = words.data();
+  for (py::ssize_t i = 0; i < lengths.size(); word += lengths.at(i++)) {
+    TORCH_CHECK_VALUE(
+        lengths.at(i) > 0 && lengths.at(i) <= words.data() + words.size() - word, "program ", i, " of ", lengths.at(i),
+        " words lies outside the ", words.size());
+    orders->orders.push_back(std::make_shared<const Order>(std::vector<int32_t>(word, word + lengths.at(i))));
+  }
   for (py::ssize_t i = 0; i < begins.size(); ++i) {
     orders->chunks.push_back(
         {static_cast<uint64_t>(begins.at(i)), static_cast<uint64_t>(ends.at(i)), static_cast<uint32_t>(which.at(i))});
-    TORCH_CHECK_VALUE(orders->chunks.back().order < programs.size(), "chunk ", i, " names an order that is not there");
+    TORCH_CHECK_VALUE(
+        orders->chunks.back().order < orders->orders.size(), "chunk ", i, " names an order that is not there");
   }
   return orders;
 }
@@ -79,7 +86,7 @@ void bind_plan(py::module& m) {
       m, "ReductionOrders", "Which part of a schedule's space is summed in which order, in units of the space.")
       .def(
           py::init(&make_orders), py::arg("units"), py::arg("begins"), py::arg("ends"), py::arg("which"),
-          py::arg("programs"));
+          py::arg("words"), py::arg("lengths"));
   py::class_<Plan, std::shared_ptr<Plan>>(m, "Plan", "How the fabric does one collective of one size.")
       .def(
           py::init([](std::string algorithm, int steps, double seconds, std::shared_ptr<ReductionOrders> orders,
