@@ -185,11 +185,14 @@ class Case:
         self.count = elements if job.op in ("all_reduce", "broadcast", "send_recv") else self.part * job.ranks
 
     def input(self, rank: int) -> torch.Tensor:
+        return self._values(rank).to(self.dtype)
+
+    def _values(self, rank: int) -> torch.Tensor:
         count = self.part if self.job.op == "all_gather" else self.count
         if self.job.data == "all_ones":
-            return torch.ones(count, dtype=self.dtype)
+            return torch.ones(count, dtype=torch.uint8)
         generator = torch.Generator().manual_seed(self.job.seed * 1000 + rank)
-        return torch.randint(0, 3, (count,), generator=generator, dtype=torch.uint8).to(self.dtype)
+        return torch.randint(0, 3, (count,), generator=generator, dtype=torch.uint8)
 
     def buffers(self, device: str) -> tuple[torch.Tensor, torch.Tensor]:
         """This rank's input and output on the device; one tensor where the op works in place."""
@@ -213,5 +216,9 @@ class Case:
         mine = slice(self.rank * self.part, (self.rank + 1) * self.part)
         if self.job.op == "all_to_all":
             return torch.cat([self.input(rank)[mine] for rank in everyone])
-        total = torch.stack([self.input(rank).double() for rank in everyone]).sum(0)
-        return (total if self.job.op == "all_reduce" else total[mine]).to(self.dtype)
+        if self.job.op == "all_reduce":
+            mine = slice(None)
+        total = torch.zeros_like(self._values(0)[mine], dtype=torch.int32)
+        for rank in everyone:
+            total += self._values(rank)[mine]
+        return total.to(self.dtype)
