@@ -11,7 +11,7 @@ from typing import NoReturn
 from neuron_dist.collectives import CollectiveError
 from neuron_dist.topology import TopologyError
 
-from .commands import bench, explain, lint, predict, topo, verify
+from .commands import bench, explain, lint, predict, report, topo, verify
 
 USAGE_ERROR = 2
 
@@ -27,7 +27,7 @@ def parser() -> argparse.ArgumentParser:
     """The command line; every subcommand says what it takes in a module of its own."""
     top = Parser(prog="neuron-dist", description=__doc__)
     commands = top.add_subparsers(required=True, metavar="COMMAND", parser_class=Parser)
-    for module in (topo, predict, explain, verify, lint, bench):
+    for module in (topo, predict, explain, verify, lint, bench, report):
         summary = (module.__doc__ or "").strip().split("\n")[0]
         sub = commands.add_parser(
             module.__name__.rsplit(".", 1)[-1], help=summary, description=module.__doc__

@@ -21,6 +21,7 @@ FABRIC_FLAGS = {
     ),
     "--faults": ("NEURON_SIM_FAULTS", "what goes wrong in the fabric, and when"),
     "--lint": ("NEURON_SIM_LINT", "warn, error or off for groups that the fabric would refuse"),
+    "--report": ("NEURON_SIM_REPORT", "folder for what the ranks leave to `neuron-dist report`"),
     "--trace": ("NEURON_SIM_TRACE", "folder for a timeline of the job, merged over its ranks"),
 }
 _OWN = {*FABRIC_FLAGS, "--dry-run"}

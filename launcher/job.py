@@ -7,9 +7,13 @@ import sys
 import uuid
 from argparse import Namespace
 from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
 
 import torch.distributed as dist
+from neuron_dist.collectives import CollectiveError
 from neuron_dist.launcher import report
+from neuron_dist.launcher.commands.report import summary
 from neuron_dist.launcher.dry_run import describe
 from neuron_dist.launcher.flags import get_args_parser
 from neuron_dist.launcher.settings import nodes, settle
@@ -57,9 +61,17 @@ def run(argv: Sequence[str] | None = None) -> int:
         workers.output.drain(0.2)
         if workers.logs and not workers.keep_logs:
             shutil.rmtree(workers.logs.root_log_dir, ignore_errors=True)
+        if args.report:
+            _tell_verdict(args.report)
         if args.trace:
             print(f"neuronrun: trace written to {merge_traces(args.trace)}", file=sys.stderr)
     return 0
+
+
+def _tell_verdict(folder: str) -> None:
+    with suppress(CollectiveError):  # of ranks that made no group
+        verdict = summary(Path(folder), over=True)["verdict"]
+        print(f"neuronrun: {verdict} (more: neuron-dist report {folder})", file=sys.stderr)
 
 
 def launch(args: Namespace, workers: Workers) -> None:

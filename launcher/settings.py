@@ -3,6 +3,7 @@
 import os
 import shutil
 from argparse import Namespace
+from pathlib import Path
 
 from neuron_dist.collectives.choose import parse_rules
 from neuron_dist.launcher.flags import FABRIC_FLAGS
@@ -68,6 +69,11 @@ def _choose_fabric(args: Namespace) -> None:
     if args.trace:
         args.trace = os.path.abspath(args.trace)
         os.makedirs(args.trace, exist_ok=True)
+    if args.report:
+        args.report = os.path.abspath(args.report)
+        os.makedirs(args.report, exist_ok=True)
+        for left in Path(args.report).glob("rank_*"):  # by an earlier job
+            left.unlink()
     for flag, (variable, _) in FABRIC_FLAGS.items():
         value = getattr(args, flag.removeprefix("--"))
         if value is not None:

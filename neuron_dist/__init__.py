@@ -10,6 +10,7 @@ __version__ = "0.1.0"
 
 _LAZY = {
     "Options": "neuron_dist.process_group",
+    "dump": "neuron_dist.report",
     "flight_recorder_dump": "neuron_dist.flight_recorder",
     "simulated_time": "neuron_dist.clock",
     "trace": "neuron_dist.timeline",

@@ -3,6 +3,7 @@
 import atexit
 import os
 import weakref
+from functools import cache
 
 import torch.distributed as dist
 from torch._C._distributed_c10d import _DistributedBackendOptions as DistributedBackendOptions
@@ -46,7 +47,16 @@ def _create(request: "DistributedBackendOptions", options: Options | None) -> Pr
     chosen.global_ranks_in_group = request.global_ranks_in_group or list(range(request.group_size))
     group = ProcessGroupNeuron(request.store, request.group_rank, request.group_size, chosen)
     _groups.add(group)
+    if folder := os.environ.get("NEURON_SIM_REPORT"):
+        _report_until_exit(folder)
     return group
+
+
+@cache
+def _report_until_exit(folder: str) -> None:
+    from neuron_dist.report import report_until_exit
+
+    report_until_exit(folder)
 
 
 def _make_planner(options: Options, ranks: list[int], rank: int) -> object:

@@ -1,6 +1,7 @@
 #define FMT_HEADER_ONLY // the flight recorder formats with fmt, which torch does not export
 #include "csrc/c10d/recorder.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include <pybind11/stl.h>
@@ -29,6 +30,8 @@ int64_t now() {
 // torch's analyzer refuses names of backends that it does not list; this one it lists, and means nothing by it.
 constexpr const char* kPrefix = "hccl:";
 
+constexpr size_t kGroupsKept = 1024;
+
 } // namespace
 
 Recorder& Recorder::instance() {
@@ -39,7 +42,14 @@ Recorder& Recorder::instance() {
 Recorder::Recorder() { FlightRecorder::get()->record_accelerator_version("neuron-dist"); }
 
 void Recorder::add_group(const Group& group, std::vector<uint64_t> global_ranks) {
-  FlightRecorder::get()->record_pg_ranks(group.name, std::move(global_ranks));
+  FlightRecorder::get()->record_pg_ranks(group.name, global_ranks);
+  std::lock_guard lock(mutex_);
+  const auto& name = std::get<0>(group.name);
+  Waits& waits = waits_[name] = {};
+  waits.by_rank.resize(global_ranks.size());
+  waits.global_ranks = std::move(global_ranks);
+  if (std::find(groups_.begin(), groups_.end(), name) == groups_.end()) groups_.push_back(name);
+  for (; groups_.size() > kGroupsKept; groups_.pop_front()) waits_.erase(groups_.front());
 }
 
 std::shared_ptr<Record> Recorder::begin(
@@ -80,6 +90,15 @@ void Recorder::end(const std::shared_ptr<Record>& record, const Outcome& outcome
   }
   FlightRecorder::get()->retire_id(record->flight_id);
   std::lock_guard lock(mutex_);
+  if (const auto found = waits_.find(record->group); outcome.last >= 0 && found != waits_.end()) {
+    Waits& waits = found->second;
+    ++waits.calls;
+    waits.last_call = record->sequence_number;
+    waits.last_op = record->op;
+    waits.waited_ns += outcome.waited_ns;
+    waits.by_rank[outcome.last].times_last += 1;
+    waits.by_rank[outcome.last].held_up_ns += outcome.held_up_ns;
+  }
   ended_.push_back(record);
   while (ended_.size() > capacity_) ended_.pop_front();
 }
@@ -92,6 +111,11 @@ void Recorder::set_capacity(size_t capacity) {
 std::vector<std::shared_ptr<Record>> Recorder::records() const {
   std::lock_guard lock(mutex_);
   return {ended_.begin(), ended_.end()};
+}
+
+std::map<std::string, Waits> Recorder::waits() const {
+  std::lock_guard lock(mutex_);
+  return waits_;
 }
 
 std::string Recorder::flight_dump(bool with_stacks) {
@@ -111,6 +135,21 @@ void bind_recorder(py::module& m) {
       .def_readonly("host_start", &Record::host_start)
       .def_readonly("host_end", &Record::host_end)
       .def_readonly("flight_id", &Record::flight_id);
+  m.def("waits", [] {
+    py::dict groups;
+    for (const auto& [name, waits] : Recorder::instance().waits()) {
+      py::list times_last, held_up;
+      for (const auto& each : waits.by_rank) {
+        times_last.append(each.times_last);
+        held_up.append(static_cast<double>(each.held_up_ns) * 1e-9);
+      }
+      groups[py::str(name)] = py::dict(
+          py::arg("ranks") = waits.global_ranks, py::arg("calls") = waits.calls, py::arg("last_call") = waits.last_call,
+          py::arg("last_op") = waits.last_op, py::arg("waited_s") = static_cast<double>(waits.waited_ns) * 1e-9,
+          py::arg("times_last") = times_last, py::arg("held_up_s") = held_up);
+    }
+    return groups;
+  });
   m.def("records", [] { return Recorder::instance().records(); });
   m.def("keep_records", [](size_t capacity) { Recorder::instance().set_capacity(capacity); }, py::arg("capacity"));
   m.def(

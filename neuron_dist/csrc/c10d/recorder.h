@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -35,6 +36,21 @@ struct Record {
   HostEvent started, ended; // lent to the flight recorder until the operation ends
 };
 
+// What a group's collectives waited for on the host, as one of its ranks saw it.
+struct Waits {
+  struct ByRank {
+    uint64_t times_last = 0;
+    int64_t held_up_ns = 0; // how long the group would have waited less without it, summed over those times
+  };
+
+  std::vector<uint64_t> global_ranks;
+  uint64_t calls = 0;
+  uint64_t last_call = 0; // sequence number
+  std::string last_op;
+  int64_t waited_ns = 0; // this rank for others
+  std::vector<ByRank> by_rank; // of the group
+};
+
 // Feeds torch's flight recorder, and keeps what it has no place for: algorithm and simulated time.
 class Recorder {
  public:
@@ -58,6 +74,8 @@ class Recorder {
   // How many ended operations are kept; a trace asks for more than the default.
   void set_capacity(size_t capacity);
   std::vector<std::shared_ptr<Record>> records() const;
+  // By the group's name, for the groups that were made last.
+  std::map<std::string, Waits> waits() const;
   // The flight recorder's dump, as `torchfrtrace` reads it.
   std::string flight_dump(bool with_stacks);
 
@@ -67,6 +85,8 @@ class Recorder {
   mutable std::mutex mutex_;
   size_t capacity_ = 2000; // the flight recorder's own default
   std::deque<std::shared_ptr<Record>> ended_;
+  std::map<std::string, Waits> waits_;
+  std::deque<std::string> groups_; // in the order in which they were made
 };
 
 void bind_recorder(pybind11::module& m);

@@ -116,7 +116,8 @@ void Communicator::check_agreement(const CallSite& call_site) {
   tell_call_site(call_site());
   const Deadline patience(std::chrono::seconds(1));
   for (int rank = 0; rank < size_; ++rank) {
-    while (control_.rank(rank).told.load(std::memory_order_acquire) != call_ && !patience.passed() && !peers_[rank]->dead())
+    while (control_.rank(rank).told.load(std::memory_order_acquire) != call_ && !patience.passed() &&
+           !peers_[rank]->dead())
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   give_up("collective #" + std::to_string(call_) + " of " + group_label() + ": " + mismatch + signatures.calls());
@@ -172,13 +173,27 @@ double Communicator::issue(const Prepared& prepared, double ready) {
 }
 
 Outcome Communicator::outcome(const Prepared& prepared) const {
-  Outcome result{0, 0, prepared.bytes, prepared.plan};
+  Outcome result;
+  result.bytes = prepared.bytes;
+  result.plan = prepared.plan;
   double seconds = 0;
+  int64_t latest = 0, before = 0; // arrivals of the last rank and of the one before it
   for (int rank = 0; rank < size_; ++rank) {
-    result.start = std::max(result.start, control_.descriptor(rank, call_).ready);
-    seconds = std::max(seconds, control_.descriptor(rank, call_).seconds);
+    const Descriptor& descriptor = control_.descriptor(rank, call_);
+    result.start = std::max(result.start, descriptor.ready);
+    seconds = std::max(seconds, descriptor.seconds);
+    before = std::max(before, std::min(latest, descriptor.arrived_ns));
+    if (descriptor.arrived_ns <= latest) continue;
+    latest = descriptor.arrived_ns;
+    result.last = rank;
   }
   result.end = result.start + seconds;
+  if (size_ == 1) {
+    result.last = -1;
+  } else {
+    result.waited_ns = latest - control_.descriptor(rank_, call_).arrived_ns;
+    result.held_up_ns = latest - before;
+  }
   return result;
 }
 
@@ -208,6 +223,7 @@ void Communicator::post(const Collective& call, bool inlined, double ready, doub
   descriptor.root = call.root;
   descriptor.ready = ready;
   descriptor.seconds = seconds;
+  descriptor.arrived_ns = std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
   descriptor.segment_bytes = segment_bytes(call);
   descriptor.input_count = static_cast<uint32_t>(call.inputs.size());
   descriptor.output_count = static_cast<uint32_t>(call.outputs.size());

@@ -28,6 +28,9 @@ struct Outcome {
   double end = 0;
   uint64_t bytes = 0; // as nccl-tests counts them
   std::shared_ptr<const Plan> plan; // null in a group of one
+  int last = -1; // the group's rank that arrived last; -1 where nobody waits for anybody
+  int64_t waited_ns = 0; // host time that this rank waited for it
+  int64_t held_up_ns = 0; // host time by which it came after the one before it
 };
 
 // Where in the program a call was made, "train.py:41 in step"; empty if unknown. Asked only when a message needs it.

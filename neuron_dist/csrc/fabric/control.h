@@ -33,6 +33,7 @@ struct Descriptor {
   uint32_t output_count;
   double ready; // simulated seconds: when this rank can start
   double seconds; // what the collective costs, as this rank sees it
+  int64_t arrived_ns; // on this host's steady clock
   char note[400]; // why the call is invalid
 };
 
