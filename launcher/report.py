@@ -8,6 +8,7 @@ from neuron_dist.launcher.processes import signal_name
 from neuron_dist.launcher.workers import Worker
 
 LONGEST = 40  # lines of a traceback
+TEARDOWN_S = 10.0  # that an interpreter may take to end once it has printed why
 _HEADER = re.compile(r"^Traceback \(most recent call last\):", re.MULTILINE)
 _CHAINED = re.compile(
     r"\n\n(During handling of the above exception, another exception occurred|"
@@ -29,11 +30,23 @@ def failed_at(worker: Worker) -> float:
 
 
 def was_stopped(worker: Worker) -> bool:
-    """Whether the launcher ended it: it was sent a signal and died of it, or after it, without a traceback."""
+    """Whether the launcher ended it: it was sent a signal and died of it, or after it, without a traceback.
+
+    One whose last words were a traceback just before was ending by itself.
+    """
     if worker.stopped_by is None:
         return False
+    if failed_at(worker) > worker.stopped_at:
+        return True
     died_of = -(worker.proc.returncode or 0)
-    return died_of in (worker.stopped_by, 9) or failed_at(worker) > worker.stopped_at
+    return died_of in (worker.stopped_by, 9) and not _was_ending(worker)
+
+
+def _was_ending(worker: Worker) -> bool:
+    found = _traceback(worker)
+    if found is None or not worker.stopped_at - TEARDOWN_S < found[0] < worker.stopped_at:
+        return False
+    return _text(worker.streams["stderr"].tail).rstrip().endswith("\n".join(found[1]).rstrip())
 
 
 def exit_code(worker: Worker) -> int:

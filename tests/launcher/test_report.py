@@ -40,6 +40,38 @@ raise RuntimeError("a consequence")
     assert "KeyError: 'the cause'" in done.stderr.split("error: rank 0 ")[1]
 
 
+def test_who_raised_first_is_the_cause_though_it_is_stopped_while_it_ends(tmp_path):
+    body = """
+if rank == 0:
+    import atexit
+    atexit.register(time.sleep, 60)
+    raise KeyError("the cause")
+while not (here / "rank0.pid").exists(): time.sleep(0.001)
+time.sleep(0.5)
+raise RuntimeError("a consequence")
+"""
+    done = run(tmp_path, body, "--nproc-per-node", 2)
+    assert "error: rank 0 " in done.stderr
+    assert "failed first: killed by SIGTERM after" in done.stderr
+    assert "KeyError: 'the cause'" in done.stderr.split("error: rank 0 ")[1]
+
+
+def test_a_traceback_that_was_dealt_with_is_no_failure(tmp_path):
+    body = """
+if rank == 0:
+    import traceback
+    try: raise KeyError("handled")
+    except KeyError: traceback.print_exc()
+    print("\\ngoing on", file=sys.stderr, flush=True)
+    time.sleep(600)
+time.sleep(1)
+raise RuntimeError("the cause")
+"""
+    done = run(tmp_path, body, "--nproc-per-node", 2)
+    assert "error: rank 1 " in done.stderr
+    assert "RuntimeError: the cause" in done.stderr.split("error: rank 1 ")[1]
+
+
 @pytest.mark.parametrize(
     ("end", "how"),
     [
