@@ -78,7 +78,8 @@ def summary(workers: Sequence[Worker]) -> str:
     if first is None or was_stopped(first):
         return ""
     reason = reason_of(first)
-    return f"{_name(first)} failed: {_how(first)}" + (f": {reason[-1].strip()[:200]}" if reason else "")
+    told = f": {reason[-1].strip()[:200]}" if reason else ""
+    return f"{_name(first)} failed: {_how(first)}".rstrip(",") + told
 
 
 def reason_of(worker: Worker) -> list[str]:

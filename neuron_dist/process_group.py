@@ -45,11 +45,24 @@ def _create(request: "DistributedBackendOptions", options: Options | None) -> Pr
     chosen = Options(request.timeout) if options is None else options
     chosen.group_name = request.group_id  # type: ignore[assignment]  # a NewType of str in the stubs alone
     chosen.global_ranks_in_group = request.global_ranks_in_group or list(range(request.group_size))
+    if os.environ.get("NEURON_SIM_FAULTS"):
+        _install_faults(chosen.topology, request)
     group = ProcessGroupNeuron(request.store, request.group_rank, request.group_size, chosen)
     _groups.add(group)
     if folder := os.environ.get("NEURON_SIM_REPORT"):
         _report_until_exit(folder)
     return group
+
+
+def _install_faults(topology: str, request: "DistributedBackendOptions") -> None:
+    from neuron_dist.faults import install_from_env
+
+    world = (
+        (dist.get_rank(), dist.get_world_size())
+        if dist.is_initialized()
+        else (request.group_rank, request.group_size)
+    )
+    install_from_env(topology, *world)
 
 
 @cache

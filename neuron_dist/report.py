@@ -83,7 +83,11 @@ def report_until_exit(folder: str) -> None:
 
 
 def _write_counters(folder: Path, more: dict[str, Any]) -> None:
-    counters = {"rank": _rank(), "world_size": int(os.environ.get("WORLD_SIZE", 1)), "pid": os.getpid()}
+    counters: dict[str, Any] = {
+        "rank": _rank(),
+        "world_size": int(os.environ.get("WORLD_SIZE", 1)),
+        "pid": os.getpid(),
+    }
     counters |= {"time": time.time(), "groups": _C.waits()} | more
     folder.mkdir(parents=True, exist_ok=True)
     _replace(folder / f"rank_{_rank()}.json", json.dumps(counters).encode())

@@ -2,6 +2,7 @@
 
 #include <pybind11/chrono.h>
 
+#include "csrc/c10d/faults.h"
 #include "csrc/c10d/local.h"
 #include "csrc/c10d/planner.h"
 #include "csrc/c10d/process_group.h"
@@ -14,6 +15,7 @@ namespace py = pybind11;
 void bind_c10d(py::module& m) {
   py::module::import("torch._C._distributed_c10d"); // registers the base classes
   bind_plan(m);
+  bind_faults(m);
   bind_local(m);
   bind_recorder(m);
   auto backend = py::class_<ProcessGroupNeuron, c10d::Backend, c10::intrusive_ptr<ProcessGroupNeuron>>(

@@ -75,7 +75,7 @@ PlannerChoice make_planner(
   return {
       [plan = shared(plan)](const Question& question) {
         const py::gil_scoped_acquire acquired;
-        const py::object made = (*plan)(name(question.op), question.bytes, question.root, question.peer);
+        const py::object made = (*plan)(name(question.op), question.bytes, question.root, question.peer, question.faults);
         return std::shared_ptr<const Plan>(made.cast<std::shared_ptr<Plan>>());
       },
       round_each_step};

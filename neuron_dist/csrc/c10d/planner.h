@@ -10,7 +10,7 @@
 namespace neuron {
 
 // How a new group gets its planner: the Python function `factory(options, global_ranks, rank)`, which returns None or a
-// pair of the planner, `plan(op, bytes, root, peer) -> Plan`, and whether reductions round at each step.
+// pair of the planner, `plan(op, bytes, root, peer, faults) -> Plan`, and whether reductions round at each step.
 void set_planner_factory(pybind11::object factory);
 
 struct PlannerChoice {

@@ -113,6 +113,9 @@ WorkPtr ProcessGroupNeuron::start(const Request& request, const Tensors& inputs,
 WorkPtr ProcessGroupNeuron::run(
     const Request& request, std::vector<TensorCollective> collectives, const Tensors& inputs, Tensors outputs) {
   run_callbacks_first();
+  const c10::Stream stream = current_stream(device_);
+  const double ready = stream_time(stream);
+  if (!estimate_ && !collectives.empty()) collectives.front().strikes = Faults::instance().next_collective(ready);
   try {
     for (auto& collective : collectives) collective.prepare(*communicator_);
   } catch (const std::exception& error) { // no algorithm serves this call; the peers must not wait for us
@@ -130,8 +133,6 @@ WorkPtr ProcessGroupNeuron::run(
   auto record = Recorder::instance().begin(
       recorded_group(), op, flight_name(op), sequence_number_, inputs, work->result(),
       request.timeout == c10d::kUnsetTimeout ? options_->timeout : request.timeout, /*is_transfer=*/false);
-  const c10::Stream stream = current_stream(device_);
-  const double ready = stream_time(stream);
   const bool in_program_order = !is_callback_stream(stream);
   for (auto& collective : collectives) collective.issue(*communicator_, ready, in_program_order);
   auto task = [this, work, ready, timeout = request.timeout, collectives = std::move(collectives), record]() mutable {

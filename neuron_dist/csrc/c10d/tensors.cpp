@@ -84,7 +84,7 @@ Outcome TensorCollective::run(Communicator& communicator, const Deadline& deadli
     lent_outputs.push_back(lend(segments.tensor, outputs_shared, /*filled=*/false));
     place(call.outputs, next, segments, lent_outputs.back());
   }
-  auto outcome = communicator.run(call, *prepared_, ready_, deadline, call_site);
+  auto outcome = communicator.run(call, prepared_, ready_, strikes, deadline, call_site);
   for (size_t i = 0; i < outputs.size(); ++i) give_back(outputs[i].tensor, lent_outputs[i]);
   return outcome;
 }

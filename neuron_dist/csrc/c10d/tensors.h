@@ -30,6 +30,7 @@ class TensorCollective {
   std::vector<Segments> inputs;
   std::vector<Segments> outputs; // may hold the tensors of `inputs`
   std::optional<at::Tensor> factor; // of PREMUL_SUM: scales this rank's inputs, in their dtype
+  Strikes strikes;
 
   // See Communicator. These come in this order, the first two on the calling thread.
   void prepare(Communicator& communicator);

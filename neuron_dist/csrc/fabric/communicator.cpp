@@ -7,6 +7,7 @@
 #include <thread>
 
 #include <sched.h>
+#include <unistd.h>
 
 #include <c10/util/Exception.h>
 
@@ -84,15 +85,21 @@ void Communicator::set_planner(Planner planner, bool round_each_step) {
 }
 
 Outcome Communicator::run(
-    const Collective& call, const Prepared& prepared, double ready, const Deadline& deadline,
-    const CallSite& call_site) {
+    const Collective& call, std::shared_ptr<const Prepared> prepared, double ready, const Strikes& strikes,
+    const Deadline& deadline, const CallSite& call_site) {
   begin_call(deadline);
-  post(call, !peers_read_inputs(call), std::max(ready, last_end_), prepared.plan ? prepared.plan->seconds : 0);
+  if (const auto fault = strikes.chip_down(); !fault.empty())
+    give_up(
+        rank_name(rank_) + " (pid " + std::to_string(getpid()) + ") lost the chip under it (fault '" + fault + "')");
+  const double delayed = strikes.strike(Fault::Point::call);
+  post(call, *prepared, std::max(ready, last_end_) + delayed);
   arrive();
   wait_for(control_.group().arrival, &RankState::arrived, "to start it", deadline);
   check_agreement(call_site);
-  const Outcome timing = outcome(prepared);
+  prepared = agreed(call, std::move(prepared));
+  const Outcome timing = outcome(*prepared);
   last_end_ = timing.end;
+  strikes.strike(Fault::Point::inside);
   if (call.op == Op::barrier) return timing;
 
   // Nobody reads the payload areas of a call once the next has begun, so a call whose inputs all rode there ends
@@ -101,11 +108,28 @@ Outcome Communicator::run(
   BufferTable inputs(size_, size_);
   BufferTable outputs(size_, size_);
   find_buffers(call, inlined, inputs, outputs);
-  execute(prepared.program, inputs, outputs, {call.dtype, call.reduction, size_, round_each_step_});
-  if (inlined) return timing;
-  depart();
-  wait_for(control_.group().departure, &RankState::departed, "to finish it", deadline);
+  execute(prepared->program, inputs, outputs, {call.dtype, call.reduction, size_, round_each_step_});
+  if (!inlined) {
+    depart();
+    wait_for(control_.group().departure, &RankState::departed, "to finish it", deadline);
+  }
+  strikes.corrupt(call.outputs);
+  strikes.strike(Fault::Point::after);
   return timing;
+}
+
+// Faults strike by each rank's own count of calls, so one may know of a fault that others have yet to meet.
+std::shared_ptr<const Communicator::Prepared> Communicator::agreed(
+    const Collective& call, std::shared_ptr<const Prepared> own) {
+  uint64_t faults = 0, bytes = 0;
+  bool alike = true;
+  for (int rank = 0; rank < size_; ++rank) {
+    const Descriptor& descriptor = control_.descriptor(rank, call_);
+    faults |= descriptor.faults;
+    bytes = std::max(bytes, descriptor.bytes);
+    alike = alike && descriptor.faults == own->faults;
+  }
+  return alike ? own : prepare(call, faults, bytes);
 }
 
 void Communicator::check_agreement(const CallSite& call_site) {
@@ -131,7 +155,8 @@ void Communicator::tell_call_site(const std::string& call_site) {
   state.told.store(call_, std::memory_order_release);
 }
 
-std::shared_ptr<const Communicator::Prepared> Communicator::prepare(const Collective& call) {
+std::shared_ptr<const Communicator::Prepared> Communicator::prepare(
+    const Collective& call, uint64_t faults, uint64_t bytes) {
   const uint64_t even = segment_bytes(call);
   uint64_t largest = 0;
   for (const auto* buffers : {&call.inputs, &call.outputs}) {
@@ -139,15 +164,17 @@ std::shared_ptr<const Communicator::Prepared> Communicator::prepare(const Collec
   }
   const uint64_t traits = static_cast<uint64_t>(call.op) | static_cast<uint64_t>(call.reduction) << 8 |
       static_cast<uint64_t>(static_cast<uint8_t>(call.dtype)) << 16 | (even == Descriptor::kUneven ? 1ull << 24 : 0);
-  const Kind kind{traits, static_cast<uint64_t>(call.root), largest};
+  bytes = std::max(bytes, largest * segments_counted(call.op, size_));
+  const Kind kind{traits, static_cast<uint64_t>(call.root), bytes, faults};
   const auto known = find(plans_mutex_, prepared_, kind);
   if (known && even != Descriptor::kUneven) return known;
   auto made = std::make_shared<Prepared>();
-  made->bytes = largest * segments_counted(call.op, size_);
+  made->bytes = bytes;
+  made->faults = faults;
   if (known) {
     made->plan = known->plan;
   } else if (planner_ && size_ > 1) {
-    made->plan = planner_({call.op, made->bytes, call.root});
+    made->plan = planner_({call.op, bytes, call.root, /*peer=*/-1, faults});
   }
   const auto* orders = made->plan ? made->plan->orders.get() : nullptr;
   made->program = make_program(call, orders, rank_, size_, peers_read_inputs(call));
@@ -156,10 +183,11 @@ std::shared_ptr<const Communicator::Prepared> Communicator::prepare(const Collec
 }
 
 std::shared_ptr<const Plan> Communicator::plan_transfer(int from, int to, uint64_t bytes) {
-  const Kind kind{static_cast<uint64_t>(from), static_cast<uint64_t>(to), bytes};
+  const uint64_t faults = Faults::instance().fabric();
+  const Kind kind{static_cast<uint64_t>(from), static_cast<uint64_t>(to), bytes, faults};
   auto plan = find(plans_mutex_, transfers_, kind);
   if (plan || !planner_) return plan;
-  plan = planner_({Op::send_recv, bytes, from, to});
+  plan = planner_({Op::send_recv, bytes, from, to, faults});
   keep(plans_mutex_, transfers_, kind, plan);
   return plan;
 }
@@ -176,12 +204,12 @@ Outcome Communicator::outcome(const Prepared& prepared) const {
   Outcome result;
   result.bytes = prepared.bytes;
   result.plan = prepared.plan;
-  double seconds = 0;
+  double seconds = prepared.plan ? prepared.plan->seconds : 0;
   int64_t latest = 0, before = 0; // arrivals of the last rank and of the one before it
   for (int rank = 0; rank < size_; ++rank) {
     const Descriptor& descriptor = control_.descriptor(rank, call_);
     result.start = std::max(result.start, descriptor.ready);
-    seconds = std::max(seconds, descriptor.seconds);
+    if (descriptor.faults == prepared.faults) seconds = std::max(seconds, descriptor.seconds);
     before = std::max(before, std::min(latest, descriptor.arrived_ns));
     if (descriptor.arrived_ns <= latest) continue;
     latest = descriptor.arrived_ns;
@@ -214,7 +242,8 @@ void Communicator::begin_call(const Deadline& deadline) {
   ++call_;
 }
 
-void Communicator::post(const Collective& call, bool inlined, double ready, double seconds) {
+void Communicator::post(const Collective& call, const Prepared& prepared, double ready) {
+  const bool inlined = !peers_read_inputs(call);
   Descriptor& descriptor = control_.descriptor(rank_, call_);
   descriptor.op = call.op;
   descriptor.reduction = call.reduction;
@@ -222,7 +251,9 @@ void Communicator::post(const Collective& call, bool inlined, double ready, doub
   descriptor.inlined = inlined;
   descriptor.root = call.root;
   descriptor.ready = ready;
-  descriptor.seconds = seconds;
+  descriptor.seconds = prepared.plan ? prepared.plan->seconds : 0;
+  descriptor.faults = prepared.faults;
+  descriptor.bytes = prepared.bytes;
   descriptor.arrived_ns = std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
   descriptor.segment_bytes = segment_bytes(call);
   descriptor.input_count = static_cast<uint32_t>(call.inputs.size());

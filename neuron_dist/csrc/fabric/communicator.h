@@ -15,6 +15,7 @@
 #include "csrc/fabric/control.h"
 #include "csrc/fabric/deadline.h"
 #include "csrc/fabric/executor.h"
+#include "csrc/fabric/faults.h"
 #include "csrc/fabric/peer.h"
 #include "csrc/fabric/plan.h"
 #include "csrc/fabric/program.h"
@@ -57,20 +58,23 @@ class Communicator {
   // A plan and this rank's program for it: the same for all calls of one kind.
   struct Prepared {
     uint64_t bytes; // as nccl-tests counts them
+    uint64_t faults; // of the fabric that it is planned around
     std::shared_ptr<const Plan> plan; // null in a group of one
     Program program;
   };
 
   // By the sizes of the call's buffers, on any thread. Throws if no algorithm serves the call.
-  std::shared_ptr<const Prepared> prepare(const Collective& call);
+  std::shared_ptr<const Prepared> prepare(const Collective& call) {
+    return prepare(call, Faults::instance().fabric(), 0);
+  }
   // A collective that its rank could start at `ready`: when, as far as this rank knows, the group's previous one has
   // ended and the links are free for it (see Traffic). Calls come in program order.
   double issue(const Prepared& prepared, double ready);
   // Runs one collective that may start at the simulated time `ready`. The buffers that peers touch must lie in the
   // arena (see below).
   Outcome run(
-      const Collective& call, const Prepared& prepared, double ready, const Deadline& deadline,
-      const CallSite& call_site);
+      const Collective& call, std::shared_ptr<const Prepared> prepared, double ready, const Strikes& strikes,
+      const Deadline& deadline, const CallSite& call_site);
   // In the place of a collective that this rank found invalid: tells the others why. Does not wait for them.
   void run_invalid(const std::string& why, const std::string& call_site);
 
@@ -100,13 +104,16 @@ class Communicator {
  private:
   Communicator(Meeting meeting, int rank, std::vector<uint64_t> global_ranks, std::string group_name);
 
-  using Kind = std::array<uint64_t, 3>; // what tells calls apart that need plans of their own
+  using Kind = std::array<uint64_t, 4>; // what tells calls apart that need plans of their own
 
+  // Planned around `faults`, for at least so many bytes.
+  std::shared_ptr<const Prepared> prepare(const Collective& call, uint64_t faults, uint64_t bytes);
+  std::shared_ptr<const Prepared> agreed(const Collective& call, std::shared_ptr<const Prepared> own);
   void begin_call(const Deadline& deadline);
   void check_agreement(const CallSite& call_site);
   void tell_call_site(const std::string& call_site);
   std::string absent(int rank) const; // for a timeout: who has not come, and what it did last
-  void post(const Collective& call, bool inlined, double ready, double seconds);
+  void post(const Collective& call, const Prepared& prepared, double ready);
   Outcome outcome(const Prepared& prepared) const;
   void arrive();
   void depart();
@@ -128,7 +135,7 @@ class Communicator {
   bool round_each_step_ = false;
   std::mutex plans_mutex_; // of what follows; never held while planning, which may wait for Python
   std::map<Kind, std::shared_ptr<const Prepared>> prepared_;
-  std::map<Kind, std::shared_ptr<const Plan>> transfers_; // by sender, receiver, bytes
+  std::map<Kind, std::shared_ptr<const Plan>> transfers_; // by sender, receiver, bytes, faults
   double issued_end_ = 0; // of the latest issued, as far as this rank knows
   double last_end_ = 0; // simulated: collectives of one group follow each other
 };

@@ -33,6 +33,8 @@ struct Descriptor {
   uint32_t output_count;
   double ready; // simulated seconds: when this rank can start
   double seconds; // what the collective costs, as this rank sees it
+  uint64_t faults; // of the fabric, that it knows of
+  uint64_t bytes; // of the collective, as nccl-tests counts them
   int64_t arrived_ns; // on this host's steady clock
   char note[400]; // why the call is invalid
 };

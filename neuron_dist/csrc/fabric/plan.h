@@ -46,6 +46,7 @@ struct Question {
   uint64_t bytes;
   int root; // of a rooted op; the sender of a send_recv
   int peer = -1; // the receiver of a send_recv
+  uint64_t faults = 0; // of the fabric that have struck; see Faults
 };
 
 // Makes plans, deterministically: every rank asks for itself, once per kind of call.
