@@ -90,14 +90,14 @@ def profiles(
     if algorithms is None:
         algorithms = ["direct"] if op in POINT_TO_POINT else algorithm_names()
     found: dict[str, Profile] = {}
-    refused: list[Unsupported] = []
+    refused: list[str] = []  # not the errors, whose tracebacks would keep the caller's tensors
     for name in algorithms:
         try:
             found[name] = profile(build(op, name, group, root=root, pairs=pairs), group, beside)
         except Unsupported as error:
-            refused.append(error)
+            refused.append(str(error))
     if not found:
-        raise refused[0]
+        raise Unsupported(refused[0])
     return found
 
 

@@ -67,14 +67,16 @@ def run(
     *args: Any,
     backend: str | None = "neuron",
     timeout: float = 60,
+    group_timeout: float | None = None,
     env: Mapping[str, str] | None = None,
 ) -> list[Any]:
     """Call ``fn(rank, world_size, *args)`` on ``nproc`` processes and return the results in rank order.
 
     ``fn`` is a function at the top level of a module; it, ``args`` and the results travel by pickle, so
     return CPU tensors. Each process has torchrun's environment, one compute thread and a process group of
-    ``backend``, whose timeout is ``timeout`` seconds; with ``backend=None`` it has no group and may call
-    ``init_process_group`` itself. ``env`` adds variables, too late for those read during ``import torch``.
+    ``backend``, whose timeout is ``group_timeout`` seconds, by default ``timeout``; with ``backend=None`` it
+    has no group and may call ``init_process_group`` itself. ``env`` adds variables, too late for those read
+    during ``import torch``.
 
     Raises RanksFailed unless every rank returns within ``timeout`` seconds, and within 10 s of the first
     failure. Ranks that hang are killed, and their Python stacks reported. No process outlives the call, nor
@@ -98,7 +100,8 @@ def run(
                 stack = Path(stacks, str(rank))
                 rank_env = {**launch_env, "RANK": str(rank), "LOCAL_RANK": str(rank)}
                 process = _context.Process(
-                    target=_child, args=(child_end, stack, rank_env, backend, timeout, fn, args)
+                    target=_child,
+                    args=(child_end, stack, rank_env, backend, group_timeout or timeout, fn, args),
                 )
                 process.start()
                 child_end.close()

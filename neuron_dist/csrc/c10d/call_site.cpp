@@ -13,7 +13,8 @@ std::string call_site(torch::CapturedTraceback& traceback) {
   const auto symbolized = torch::symbolize({&traceback});
   for (const auto index : symbolized.tracebacks.at(0)) {
     const auto& frame = symbolized.all_frames.at(index);
-    if (frame.filename.rfind(torch_folder, 0) == 0) continue;
+    const bool is_with = frame.filename.find("/contextlib.py") != std::string::npos; // the end of a `with`
+    if (is_with || frame.filename.rfind(torch_folder, 0) == 0) continue;
     return frame.filename + ":" + std::to_string(frame.lineno) + " in " + frame.funcname;
   }
   return {};

@@ -108,6 +108,7 @@ class ProcessGroupNeuron : public c10d::Backend {
       const Request& request, std::vector<TensorCollective> collectives, const Tensors& inputs, Tensors outputs);
   void run_callbacks_first();
   void report_invalid(const std::string& why);
+  void warn_of_unawaited() const;
   TensorCollective gathering(const at::Tensor& output, const at::Tensor& input) const;
   TensorCollective scattering(const at::Tensor& output, const at::Tensor& input, const c10d::ReduceOp& reduce_op) const;
   void check_peer(int rank, const char* what) const;
@@ -128,7 +129,7 @@ class ProcessGroupNeuron : public c10d::Backend {
   std::atomic<uint64_t> sequence_number_{0};
   std::atomic<uint64_t> transfer_number_{0};
   std::atomic<bool> failed_{false};
-  std::shared_ptr<std::atomic<bool>> followed_ = std::make_shared<std::atomic<bool>>(false); // see Work
+  std::shared_ptr<WorksOfGroup> works_ = std::make_shared<WorksOfGroup>();
   bool coalescing_ = false;
   std::vector<WorkPtr> coalesced_;
   std::optional<double> estimate_; // seconds so far, while estimating

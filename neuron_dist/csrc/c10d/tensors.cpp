@@ -1,5 +1,7 @@
 #include "csrc/c10d/tensors.h"
 
+#include <numeric>
+
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/grad_mode.h>
 
@@ -70,6 +72,12 @@ void TensorCollective::issue(Communicator& communicator, double ready, bool in_p
 double TensorCollective::seconds() const { return prepared_->plan ? prepared_->plan->seconds : 0; }
 
 Outcome TensorCollective::run(Communicator& communicator, const Deadline& deadline, const CallSite& call_site) {
+  try {
+    check_unchanged();
+  } catch (const c10::Error& error) {
+    communicator.run_invalid(error.what_without_backtrace(), call_site());
+    throw;
+  }
   const bool inputs_shared = communicator.peers_read_inputs(call);
   const bool outputs_shared = communicator.peers_write_outputs(call);
 
@@ -80,13 +88,36 @@ Outcome TensorCollective::run(Communicator& communicator, const Deadline& deadli
     place(call.inputs, next, segments, lent_inputs.back());
   }
   next = 0;
+  std::vector<const void*> filled; // where the outputs lie
   for (const auto& segments : outputs) {
     lent_outputs.push_back(lend(segments.tensor, outputs_shared, /*filled=*/false));
     place(call.outputs, next, segments, lent_outputs.back());
+    filled.push_back(lent_outputs.back().const_data_ptr());
   }
   auto outcome = communicator.run(call, prepared_, ready_, strikes, deadline, call_site);
-  for (size_t i = 0; i < outputs.size(); ++i) give_back(outputs[i].tensor, lent_outputs[i]);
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (lent_outputs[i].is_same(outputs[i].tensor)) {
+      TORCH_CHECK_VALUE(
+          outputs[i].tensor.const_data_ptr() == filled[i], name(call.op), ": an output tensor of this rank, now of ",
+          outputs[i].tensor.sizes(), ", got other memory while the collective was under way; wait() for it first");
+    } else {
+      give_back(outputs[i].tensor, lent_outputs[i]);
+    }
+  }
   return outcome;
+}
+
+void TensorCollective::check_unchanged() const {
+  for (const auto* list : {&inputs, &outputs}) {
+    for (const Segments& segments : *list) {
+      const auto bytes = std::accumulate(segments.bytes.begin(), segments.bytes.end(), uint64_t{0});
+      const bool has_memory = bytes == 0 || segments.tensor.storage().nbytes() >= bytes;
+      TORCH_CHECK_VALUE(
+          segments.tensor.nbytes() == bytes && has_memory, "a tensor changed its shape after ", name(call.op),
+          " was called with it and before it ran, from ", bytes, " bytes to ", segments.tensor.sizes(),
+          has_memory ? "" : " without memory", "; wait() for the collective first");
+    }
+  }
 }
 
 at::Tensor TensorCollective::scaled(const at::Tensor& tensor) const {

@@ -41,6 +41,7 @@ class TensorCollective {
 
  private:
   at::Tensor scaled(const at::Tensor& tensor) const;
+  void check_unchanged() const;
 
   std::shared_ptr<const Communicator::Prepared> prepared_;
   double ready_ = 0;

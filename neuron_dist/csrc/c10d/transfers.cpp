@@ -32,7 +32,7 @@ WorkPtr ProcessGroupNeuron::send(Tensors& tensors, int to, int tag) {
   const at::Tensor& tensor = single(tensors, "send");
   check_peer(to, "send to");
   auto work = c10::make_intrusive<Work>(
-      rank_, OpType::SEND, sequence_number_.load(), "neuron:send", tensors, tensors, stream_, followed_);
+      rank_, OpType::SEND, sequence_number_.load(), "neuron:send", tensors, tensors, stream_, works_, !coalescing_);
   auto record = begin_transfer("send", "->", to, tensors);
   auto lent = lend(tensor, PointToPoint::is_large(tensor.nbytes()), /*filled=*/true);
   transfers_->send(
@@ -55,8 +55,8 @@ WorkPtr ProcessGroupNeuron::recvAnysource(Tensors& tensors, int tag) {
 
 WorkPtr ProcessGroupNeuron::receive(OpType type, const char* title, Tensors& tensors, int from, int tag) {
   const at::Tensor& tensor = single(tensors, "recv");
-  auto work =
-      c10::make_intrusive<Work>(rank_, type, sequence_number_.load(), title, tensors, tensors, stream_, followed_);
+  auto work = c10::make_intrusive<Work>(
+      rank_, type, sequence_number_.load(), title, tensors, tensors, stream_, works_, !coalescing_);
   auto record = begin_transfer("recv", "<-", from, tensors);
   auto lent = lend(tensor, /*in_hbm=*/false, /*filled=*/false);
   transfers_->receive(

@@ -1,11 +1,15 @@
 #include "csrc/c10d/work.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include <ATen/core/ivalue.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include "csrc/c10d/interrupts.h"
 #include "csrc/device/stream.h"
+#include "csrc/fabric/deadline.h"
+#include "csrc/fabric/standstill.h"
 
 namespace neuron {
 
@@ -22,20 +26,82 @@ std::vector<c10::Device> accelerators(const std::vector<at::Tensor>& tensors) {
   return devices;
 }
 
+struct Waiter {
+  Waiter(WorksOfGroup& group, bool counts) : group(group), counted(counts ? 1 : 0) { group.waiters += counted; }
+  ~Waiter() { group.waiters -= counted; }
+  WorksOfGroup& group;
+  int counted;
+};
+
+bool is_transfer(c10d::OpType type) {
+  return type == c10d::OpType::SEND || type == c10d::OpType::RECV || type == c10d::OpType::RECVANYSOURCE;
+}
+
 } // namespace
+
+void WorksOfGroup::dropped(const std::string& what) {
+  std::lock_guard lock(mutex_);
+  if (first_dropped_.empty()) first_dropped_ = what;
+}
+
+std::string WorksOfGroup::first_dropped() const {
+  std::lock_guard lock(mutex_);
+  return first_dropped_;
+}
 
 Work::Work(
     int rank, c10d::OpType type, uint64_t sequence_number, const char* title, const std::vector<at::Tensor>& inputs,
-    std::vector<at::Tensor> outputs, c10::Stream stream, std::shared_ptr<std::atomic<bool>> followed)
+    std::vector<at::Tensor> outputs, c10::Stream stream, std::shared_ptr<WorksOfGroup> group, bool is_async)
     : c10d::Work(rank, type, title, inputs),
       sequence_number_(sequence_number),
       outputs_(std::move(outputs)),
       stream_(stream),
-      followed_(std::move(followed)) {}
+      group_(std::move(group)),
+      unawaited_(is_async),
+      title_(title) {
+  if (is_async) group_->started();
+}
 
-void Work::synchronize() { hold_stream_until(current_stream(stream_.device_index()), end_); }
+Work::~Work() {
+  if (unawaited_) group_->dropped(c10::str(title_ + std::strlen("neuron:"), " #", sequence_number_));
+}
+
+void Work::note_awaited() {
+  if (unawaited_.load(std::memory_order_relaxed) && unawaited_.exchange(false)) group_->awaited();
+}
+
+bool Work::isCompleted() {
+  note_awaited();
+  return c10d::Work::isCompleted();
+}
+
+bool Work::wait(std::chrono::milliseconds timeout) {
+  note_awaited();
+  {
+    const Deadline deadline(timeout == kNoTimeout ? std::chrono::hours(24 * 365) : timeout);
+    std::unique_lock lock(mutex_);
+    const Waiter waiter(*group_, is_calling_thread() && !is_transfer(retrieveOpType()));
+    while (!completed_) {
+      const auto slice = std::min(deadline.left(), std::chrono::milliseconds(100));
+      if (cv_.wait_for(lock, slice, [this] { return completed_; })) break;
+      TORCH_CHECK_WITH(DistBackendError, !deadline.passed(), "Operation timed out!");
+      lock.unlock();
+      check_signals();
+      lock.lock();
+    }
+    if (exception_) std::rethrow_exception(exception_);
+  }
+  synchronize();
+  return true;
+}
+
+void Work::synchronize() {
+  note_awaited();
+  hold_stream_until(current_stream(stream_.device_index()), end_);
+}
 
 FuturePtr Work::getFuture() {
+  note_awaited();
   std::unique_lock lock(mutex_);
   if (future_) return future_;
   future_ =
@@ -43,7 +109,7 @@ FuturePtr Work::getFuture() {
   if (completed_) {
     settle(*future_);
   } else if (PyGILState_Check()) { // given to Python; the futures of DDP's reducer get no callbacks
-    *followed_ = true;
+    group_->followed = true;
   }
   return future_;
 }

@@ -1,5 +1,6 @@
 #include "csrc/c10d/worker.h"
 
+#include <chrono>
 #include <utility>
 
 #include <pthread.h>
@@ -30,10 +31,24 @@ bool Worker::run_here_if_idle(const Task& task) {
   return true;
 }
 
-void Worker::drain() {
+void Worker::drain(const std::function<void()>& meanwhile) {
   if (inside_task()) return;
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return queue_.empty() && !busy_; });
+  while (!changed_.wait_for(lock, std::chrono::milliseconds(100), [this] { return queue_.empty() && !busy_; })) {
+    lock.unlock();
+    meanwhile();
+    lock.lock();
+  }
+}
+
+bool Worker::on_callers_thread() const {
+  std::lock_guard lock(mutex_);
+  return thread_.get_id() != std::this_thread::get_id();
+}
+
+bool Worker::idle() const {
+  std::lock_guard lock(mutex_);
+  return queue_.empty() && !busy_;
 }
 
 void Worker::stop() {

@@ -25,10 +25,14 @@ class Worker {
   void submit(Task task);
   // Runs the task on this thread if nothing is queued or under way; else queues it and returns false.
   bool run_here_if_idle(const Task& task);
-  // Returns when all that was submitted has run. A task cannot wait for itself, so for it this does nothing.
-  void drain();
+  // Returns when all that was submitted has run; calls `meanwhile`, which may throw, every 100 ms. A task cannot wait
+  // for itself, so for it this does nothing.
+  void drain(const std::function<void()>& meanwhile = [] {});
   // Whether the calling thread runs one of the tasks.
   bool inside_task() const { return runner_ == std::this_thread::get_id(); }
+  // For a task: whether it runs on the thread of the caller, whom it holds up.
+  bool on_callers_thread() const;
+  bool idle() const;
   // Drains, then ends the thread.
   void stop();
 
@@ -39,7 +43,7 @@ class Worker {
   void finished();
 
   Task on_start_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Task> queue_;
   bool busy_ = false; // a task is under way, here or on a caller's thread

@@ -12,6 +12,7 @@
 #include <c10/util/Exception.h>
 
 #include "csrc/device/arena.h"
+#include "csrc/fabric/groups.h"
 #include "csrc/fabric/program.h"
 #include "csrc/fabric/signature.h"
 #include "csrc/fabric/traffic.h"
@@ -19,9 +20,6 @@
 namespace neuron {
 
 namespace {
-
-constexpr uint32_t kFailureWriting = 1;
-constexpr uint32_t kFailureWritten = 2;
 
 // Kinds of calls whose plans are kept; a job has some dozens. Past this all are made anew.
 constexpr size_t kMostPrepared = 4096;
@@ -65,10 +63,17 @@ void keep(std::mutex& mutex, Map& map, const typename Map::key_type& key, typena
 } // namespace
 
 Communicator::Communicator(
-    c10d::Store& store, int rank, std::vector<uint64_t> global_ranks, std::string group_name, const Deadline& deadline)
+    c10d::Store& store, int rank, std::vector<uint64_t> global_ranks, std::string group_name, const Deadline& deadline,
+    const std::function<void()>& while_waiting)
     : Communicator(
-          meet(store, rank, static_cast<int>(global_ranks.size()), deadline), rank, global_ranks,
-          std::move(group_name)) {}
+          meet(
+              store, rank, static_cast<int>(global_ranks.size()), deadline,
+              [&] {
+                while_waiting();
+                const auto death = death_among(global_ranks);
+                TORCH_CHECK_WITH(DistBackendError, death.empty(), death, " while group '", group_name, "' was made");
+              }),
+          rank, global_ranks, group_name) {}
 
 Communicator::Communicator(Meeting meeting, int rank, std::vector<uint64_t> global_ranks, std::string group_name)
     : rank_(rank),
@@ -79,6 +84,8 @@ Communicator::Communicator(Meeting meeting, int rank, std::vector<uint64_t> glob
       control_(meeting.control, size_),
       spin_(spin_policy(size_)) {}
 
+Communicator::~Communicator() { remove_group(*this); }
+
 void Communicator::set_planner(Planner planner, bool round_each_step) {
   planner_ = std::move(planner);
   round_each_step_ = round_each_step;
@@ -87,14 +94,14 @@ void Communicator::set_planner(Planner planner, bool round_each_step) {
 Outcome Communicator::run(
     const Collective& call, std::shared_ptr<const Prepared> prepared, double ready, const Strikes& strikes,
     const Deadline& deadline, const CallSite& call_site) {
-  begin_call(deadline);
+  begin_call(deadline, call_site);
   if (const auto fault = strikes.chip_down(); !fault.empty())
     give_up(
         rank_name(rank_) + " (pid " + std::to_string(getpid()) + ") lost the chip under it (fault '" + fault + "')");
   const double delayed = strikes.strike(Fault::Point::call);
   post(call, *prepared, std::max(ready, last_end_) + delayed);
   arrive();
-  wait_for(control_.group().arrival, &RankState::arrived, "to start it", deadline);
+  wait_for(control_.group().arrival, &RankState::arrived, "to start it", deadline, call_site);
   check_agreement(call_site);
   prepared = agreed(call, std::move(prepared));
   const Outcome timing = outcome(*prepared);
@@ -111,7 +118,7 @@ Outcome Communicator::run(
   execute(prepared->program, inputs, outputs, {call.dtype, call.reduction, size_, round_each_step_});
   if (!inlined) {
     depart();
-    wait_for(control_.group().departure, &RankState::departed, "to finish it", deadline);
+    wait_for(control_.group().departure, &RankState::departed, "to finish it", deadline, call_site);
   }
   strikes.corrupt(call.outputs);
   strikes.strike(Fault::Point::after);
@@ -226,7 +233,7 @@ Outcome Communicator::outcome(const Prepared& prepared) const {
 }
 
 void Communicator::run_invalid(const std::string& why, const std::string& call_site) {
-  begin_call(Deadline(std::chrono::minutes(1)));
+  begin_call(Deadline(std::chrono::minutes(1)), [&] { return call_site; });
   Descriptor& descriptor = control_.descriptor(rank_, call_);
   descriptor = {};
   descriptor.op = Op::invalid;
@@ -235,10 +242,10 @@ void Communicator::run_invalid(const std::string& why, const std::string& call_s
   arrive();
 }
 
-void Communicator::begin_call(const Deadline& deadline) {
+void Communicator::begin_call(const Deadline& deadline, const CallSite& call_site) {
   check();
   // Only after an invalid call, which did not wait: its area may not be reused before everyone has read it.
-  if (call_ > 0) wait_for(control_.group().arrival, &RankState::arrived, "to start it", deadline);
+  if (call_ > 0) wait_for(control_.group().arrival, &RankState::arrived, "to start it", deadline, call_site);
   ++call_;
 }
 
@@ -321,94 +328,6 @@ void Communicator::find_buffers(const Collective& call, bool inlined, BufferTabl
       }
     }
   }
-}
-
-void Communicator::wait_for(
-    Barrier& barrier, std::atomic<uint32_t> RankState::* progress, const char* what, const Deadline& deadline) {
-  const bool arriving = progress == &RankState::arrived;
-  const uint32_t number = arriving ? call_ : departures_;
-  auto where = [&] { return "collective #" + std::to_string(call_) + " of " + group_label(); };
-  barrier.wait(number, spin_, deadline, [&] {
-    check();
-    for (int rank = 0; rank < size_; ++rank) {
-      const auto reason = cannot_answer(rank);
-      if (!reason.empty() && !barrier.complete(number)) give_up(reason + " during " + where());
-    }
-    if (!deadline.passed() || barrier.complete(number)) return;
-    std::ostringstream text;
-    for (int rank = 0; rank < size_; ++rank) {
-      if ((control_.rank(rank).*progress).load(std::memory_order_relaxed) == call_) continue;
-      text << (text.tellp() > 0 ? ", " : "") << absent(rank);
-    }
-    give_up(
-        where() + " reached its timeout of " + std::to_string(deadline.timeout().count()) + " ms: still waiting for " +
-        text.str() + " " + what);
-  });
-}
-
-std::string Communicator::absent(int rank) const {
-  const uint32_t last = control_.rank(rank).arrived.load(std::memory_order_acquire);
-  std::ostringstream text;
-  text << rank_name(rank) << " (pid " << peers_[rank]->pid();
-  if (peers_[rank]->stopped()) text << ", stopped by a signal";
-  if (last == 0) {
-    text << ", no call yet)";
-  } else {
-    text << ", last call #" << last << ' ' << Signatures(control_, global_ranks_, last).describe(rank) << ')';
-  }
-  return text.str();
-}
-
-void Communicator::fail(const std::string& reason) {
-  GroupState& group = control_.group();
-  uint32_t none = 0;
-  if (!group.failed.compare_exchange_strong(none, kFailureWriting)) return;
-  reason.copy(group.failure, sizeof group.failure - 1);
-  group.failed.store(kFailureWritten, std::memory_order_release);
-  for (int rank = 0; rank < size_; ++rank) control_.rank(rank).bell.increment();
-}
-
-void Communicator::check() const {
-  const GroupState& group = control_.group();
-  TORCH_CHECK_WITH(DistBackendError, group.failed.load(std::memory_order_acquire) != kFailureWritten, group.failure);
-  TORCH_CHECK_WITH(
-      DistBackendError, control_.rank(rank_).closed.load(std::memory_order_acquire) == 0, group_label(),
-      " has been destroyed on this rank");
-}
-
-void Communicator::give_up(const std::string& reason) {
-  fail(reason);
-  check();
-  C10_THROW_ERROR(DistBackendError, reason); // another rank is just writing its own reason
-}
-
-void Communicator::leave() {
-  control_.rank(rank_).closed.store(1, std::memory_order_release);
-  control_.rank(rank_).bell.increment();
-}
-
-std::string Communicator::rank_name(int rank) const { return "rank " + std::to_string(global_ranks_[rank]); }
-
-std::string Communicator::group_label() const {
-  std::ostringstream text;
-  text << "group '" << group_name_ << "' (rank";
-  const char* separator = size_ > 1 ? "s " : " ";
-  for (int rank = 0; rank < size_; ++rank) {
-    text << separator << (rank == 8 && size_ > 9 ? "..." : std::to_string(global_ranks_[rank]));
-    separator = ", ";
-    if (rank == 8 && size_ > 9) break;
-  }
-  text << ')';
-  return text.str();
-}
-
-std::string Communicator::cannot_answer(int rank) const {
-  if (rank == rank_) return {};
-  const auto pid = " (pid " + std::to_string(peers_[rank]->pid()) + ") ";
-  if (peers_[rank]->dead()) return rank_name(rank) + pid + peers_[rank]->describe_death();
-  if (control_.rank(rank).closed.load(std::memory_order_acquire))
-    return rank_name(rank) + pid + "has destroyed the group";
-  return {};
 }
 
 } // namespace neuron

@@ -20,6 +20,7 @@
 #include "csrc/fabric/plan.h"
 #include "csrc/fabric/program.h"
 #include "csrc/fabric/rendezvous.h"
+#include "csrc/fabric/standstill.h"
 
 namespace neuron {
 
@@ -44,16 +45,26 @@ using CallSite = std::function<std::string()>;
 // first error's text is what every later call gets.
 class Communicator {
  public:
-  // Meets the other ranks; blocks until all have come. `global_ranks` names the ranks in messages.
+  // Meets the other ranks; blocks until all have come. `global_ranks` names the ranks in messages. `while_waiting` runs
+  // every 100 ms; what it throws ends the wait.
   Communicator(
       c10d::Store& store, int rank, std::vector<uint64_t> global_ranks, std::string group_name,
-      const Deadline& deadline);
+      const Deadline& deadline, const std::function<void()>& while_waiting);
+  ~Communicator();
 
   int rank() const { return rank_; }
   int size() const { return size_; }
 
   // Plans the collectives from now on; without a planner they take no time and reduce in rank order.
   void set_planner(Planner planner, bool round_each_step);
+
+  // The program that calls the collectives. All are asked on the thread of a collective, but `idle`.
+  struct Caller {
+    std::function<void()> while_waiting = [] {}; // every 100 ms; what it throws ends the collective on this rank
+    std::function<bool()> held_up = [] { return false; }; // goes on only when the collective under way has ended
+    std::function<bool()> idle = [] { return false; }; // has no collective of this group under way or issued
+  };
+  void set_caller(Caller caller); // once
 
   // A plan and this rank's program for it: the same for all calls of one kind.
   struct Prepared {
@@ -97,6 +108,14 @@ class Communicator {
   const SpinPolicy& spin() const { return spin_; }
   std::string rank_name(int rank) const; // "rank 5"
   std::string group_label() const; // "group 'x'", for messages
+  // For Standstill:
+  uint64_t global_rank(int rank) const { return global_ranks_[rank]; }
+  bool idle() const { return caller_.idle(); }
+  WaitNote& own_note() { return control_.rank(rank_).waits; }
+  std::vector<WaitNote::Hop> note_of(int rank) const { return control_.rank(rank).waits.read(); }
+  bool closed_note_of(int rank) const { return control_.rank(rank).waits.closed(); }
+  // " in all_reduce(SUM, Float[3]) #2 of group 'a' (ranks 0, 1) at train.py:9 in step"
+  std::string describe_wait(const std::string& call_site) const;
   // Why `rank` will never answer ("rank 5 (pid 7) was killed by SIGKILL"), or empty while it may.
   std::string cannot_answer(int rank) const;
   [[noreturn]] void give_up(const std::string& reason); // fail, then throw
@@ -109,7 +128,7 @@ class Communicator {
   // Planned around `faults`, for at least so many bytes.
   std::shared_ptr<const Prepared> prepare(const Collective& call, uint64_t faults, uint64_t bytes);
   std::shared_ptr<const Prepared> agreed(const Collective& call, std::shared_ptr<const Prepared> own);
-  void begin_call(const Deadline& deadline);
+  void begin_call(const Deadline& deadline, const CallSite& call_site);
   void check_agreement(const CallSite& call_site);
   void tell_call_site(const std::string& call_site);
   std::string absent(int rank) const; // for a timeout: who has not come, and what it did last
@@ -118,7 +137,8 @@ class Communicator {
   void arrive();
   void depart();
   void wait_for(
-      Barrier& barrier, std::atomic<uint32_t> RankState::* progress, const char* what, const Deadline& deadline);
+      Barrier& barrier, std::atomic<uint32_t> RankState::* progress, const char* what, const Deadline& deadline,
+      const CallSite& call_site);
   bool all_inlined() const;
   void find_buffers(const Collective& call, bool inlined, BufferTable& inputs, BufferTable& outputs);
 
@@ -133,6 +153,7 @@ class Communicator {
   uint32_t departures_ = 0; // of the calls that end with one
   Planner planner_;
   bool round_each_step_ = false;
+  Caller caller_;
   std::mutex plans_mutex_; // of what follows; never held while planning, which may wait for Python
   std::map<Kind, std::shared_ptr<const Prepared>> prepared_;
   std::map<Kind, std::shared_ptr<const Plan>> transfers_; // by sender, receiver, bytes, faults

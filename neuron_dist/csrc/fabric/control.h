@@ -7,6 +7,7 @@
 #include "csrc/fabric/collective.h"
 #include "csrc/fabric/fd.h"
 #include "csrc/fabric/signal.h"
+#include "csrc/fabric/standstill.h"
 
 namespace neuron {
 
@@ -76,6 +77,7 @@ struct RankState {
   std::atomic<uint32_t> closed; // it destroyed the group
   std::atomic<uint32_t> told; // the call whose line in the program `call_site` names; written when calls do not match
   char call_site[240];
+  WaitNote waits; // while its program is held up in a collective of this group or another
 };
 
 struct GroupState {

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <fstream>
 #include <random>
 #include <sstream>
+#include <thread>
 
 #include <fcntl.h>
 #include <poll.h>
@@ -25,6 +27,7 @@ namespace {
 
 constexpr const char* kAddressKey = "fabric/address";
 constexpr size_t kDescriptorsPerMessage = 200; // the kernel takes 253
+constexpr size_t kLongestReason = 1000;
 
 #define FABRIC_CHECK(condition, ...) TORCH_CHECK_WITH(DistBackendError, condition, __VA_ARGS__)
 
@@ -54,14 +57,32 @@ Fd unix_socket() {
   return socket_fd;
 }
 
+using Watch = std::function<void()>;
+constexpr std::chrono::milliseconds kWatchEvery(100);
+
 // Whether `fd` became readable before the deadline.
-bool readable(const Fd& fd, const Deadline& deadline) {
+bool readable(const Fd& fd, const Deadline& deadline, const Watch& watch) {
   pollfd wanted{fd.get(), POLLIN, 0};
-  int ready;
-  do {
-    ready = poll(&wanted, 1, static_cast<int>(std::min<int64_t>(deadline.left().count(), 1'000'000)));
-  } while (ready < 0 && errno == EINTR);
-  return ready > 0;
+  while (poll(&wanted, 1, static_cast<int>(std::min(deadline.left(), kWatchEvery).count())) <= 0) {
+    if (deadline.passed()) return false;
+    watch();
+  }
+  return true;
+}
+
+// Whether the process at the other end has gone.
+bool hung_up(const Fd& connection) {
+  pollfd wanted{connection.get(), 0, 0};
+  return poll(&wanted, 1, 0) > 0 && (wanted.revents & (POLLHUP | POLLERR)) != 0;
+}
+
+void wait_for_key(c10d::Store& store, const std::string& key, const Deadline& deadline, const Watch& watch) {
+  auto nap = std::chrono::milliseconds(1);
+  while (!store.check({key})) {
+    FABRIC_CHECK(!deadline.passed(), "it did not come to the store");
+    watch();
+    std::this_thread::sleep_for(nap = std::min(nap * 2, kWatchEvery));
+  }
 }
 
 void send_message(const Fd& to, const void* data, size_t bytes, const std::vector<int>& descriptors) {
@@ -82,12 +103,14 @@ void send_message(const Fd& to, const void* data, size_t bytes, const std::vecto
       "a process left while the group was made (sendmsg: ", std::strerror(errno), ")");
 }
 
+// The descriptors of a message of `bytes`. One without descriptors is a reason why the group cannot be made.
 std::vector<Fd> receive_message(const Fd& from, void* data, size_t bytes, const char* whom) {
-  iovec part{data, bytes};
+  std::array<char, kLongestReason> rest;
+  std::array<iovec, 2> parts{iovec{data, bytes}, iovec{rest.data(), rest.size()}};
   std::vector<char> control(CMSG_SPACE(sizeof(int) * kDescriptorsPerMessage));
   msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
+  message.msg_iov = parts.data();
+  message.msg_iovlen = parts.size();
   message.msg_control = control.data();
   message.msg_controllen = control.size();
   const ssize_t received = recvmsg(from.get(), &message, MSG_CMSG_CLOEXEC);
@@ -95,6 +118,10 @@ std::vector<Fd> receive_message(const Fd& from, void* data, size_t bytes, const 
   for (cmsghdr* header = CMSG_FIRSTHDR(&message); received > 0 && header; header = CMSG_NXTHDR(&message, header)) {
     const auto* raw = reinterpret_cast<const int*>(CMSG_DATA(header));
     for (size_t i = 0; i < (header->cmsg_len - CMSG_LEN(0)) / sizeof(int); ++i) descriptors.emplace_back(raw[i]);
+  }
+  if (received > 0 && descriptors.empty()) {
+    const size_t in_data = std::min<size_t>(received, bytes);
+    FABRIC_CHECK(false, std::string(static_cast<char*>(data), in_data) + std::string(rest.data(), received - in_data));
   }
   FABRIC_CHECK(
       received == static_cast<ssize_t>(bytes) && (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == 0, whom,
@@ -140,7 +167,14 @@ std::string missing_ranks(const std::vector<Fd>& connections) {
   return text.str();
 }
 
-Meeting host(c10d::Store& store, int size, const Deadline& deadline) {
+// What rank 0 tells the others in place of the roster when the group cannot be made.
+void dismiss(const std::vector<Fd>& connections, const std::string& why) {
+  for (const Fd& connection : connections) {
+    if (connection) send(connection.get(), why.data(), std::min(why.size(), kLongestReason), MSG_NOSIGNAL);
+  }
+}
+
+Meeting host(c10d::Store& store, int size, const Deadline& deadline, const Watch& watch) {
   std::random_device random;
   std::ostringstream unique;
   unique << "neuron-dist-" << getpid() << '-' << std::hex << random() << random();
@@ -158,23 +192,36 @@ Meeting host(c10d::Store& store, int size, const Deadline& deadline) {
   roster.arenas[0] = own_arena();
   roster.processes[0] = own_pidfd();
   std::vector<Fd> connections(size);
-  for (int arrived = 1; arrived < size; ++arrived) {
-    FABRIC_CHECK(
-        readable(listener, deadline), "timed out after ", deadline.timeout().count(),
-        " ms while the group was made: rank(s) ", missing_ranks(connections), " of ", size, " did not come");
-    Fd connection(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    FABRIC_CHECK(connection && readable(connection, deadline), "a process connected but said nothing");
-    Hello hello{};
-    auto descriptors = receive_message(connection, &hello, sizeof hello, "a rank");
-    FABRIC_CHECK(
-        hello.size == size && hello.rank > 0 && hello.rank < size && !connections[hello.rank] &&
-            descriptors.size() == 2,
-        "a process introduced itself as rank ", hello.rank, " of ", hello.size, " to a group of ", size,
-        "; each rank must be given once, and the same world size everywhere");
-    roster.infos[hello.rank] = hello.info;
-    roster.arenas[hello.rank] = std::move(descriptors[0]);
-    roster.processes[hello.rank] = std::move(descriptors[1]);
-    connections[hello.rank] = std::move(connection);
+  auto watch_all = [&] {
+    watch();
+    for (int rank = 1; rank < size; ++rank) {
+      FABRIC_CHECK(
+          !connections[rank] || !hung_up(connections[rank]), "rank ", rank, " (pid ", roster.infos[rank].pid,
+          ") left while the group was made");
+    }
+  };
+  try {
+    for (int arrived = 1; arrived < size; ++arrived) {
+      FABRIC_CHECK(
+          readable(listener, deadline, watch_all), "timed out after ", deadline.timeout().count(),
+          " ms while the group was made: rank(s) ", missing_ranks(connections), " of ", size, " did not come");
+      Fd connection(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+      FABRIC_CHECK(connection && readable(connection, deadline, watch), "a process connected but said nothing");
+      Hello hello{};
+      auto descriptors = receive_message(connection, &hello, sizeof hello, "a rank");
+      FABRIC_CHECK(
+          hello.size == size && hello.rank > 0 && hello.rank < size && !connections[hello.rank] &&
+              descriptors.size() == 2,
+          "a process introduced itself as rank ", hello.rank, " of ", hello.size, " to a group of ", size,
+          "; each rank must be given once, and the same world size everywhere");
+      roster.infos[hello.rank] = hello.info;
+      roster.arenas[hello.rank] = std::move(descriptors[0]);
+      roster.processes[hello.rank] = std::move(descriptors[1]);
+      connections[hello.rank] = std::move(connection);
+    }
+  } catch (const c10::Error& error) {
+    dismiss(connections, error.what_without_backtrace());
+    throw;
   }
 
   store.deleteKey(kAddressKey); // a later group may meet under the same prefix of the same store
@@ -192,11 +239,11 @@ Meeting host(c10d::Store& store, int size, const Deadline& deadline) {
   return roster.open(std::move(control));
 }
 
-Meeting join(c10d::Store& store, int rank, int size, const Deadline& deadline) {
+Meeting join(c10d::Store& store, int rank, int size, const Deadline& deadline, const Watch& watch) {
   std::string host_boot_id;
   std::string socket_name;
   try {
-    store.wait({kAddressKey}, std::max(deadline.left(), Deadline::Milliseconds(1)));
+    wait_for_key(store, kAddressKey, deadline, watch);
     std::istringstream(store.get_to_str(kAddressKey)) >> host_boot_id >> socket_name;
   } catch (const std::exception& error) {
     FABRIC_CHECK(
@@ -222,7 +269,7 @@ Meeting join(c10d::Store& store, int rank, int size, const Deadline& deadline) {
   std::vector<Fd> all;
   while (all.size() < 1 + 2 * static_cast<size_t>(size)) {
     FABRIC_CHECK(
-        readable(connection, deadline), "timed out after ", deadline.timeout().count(),
+        readable(connection, deadline, watch), "timed out after ", deadline.timeout().count(),
         " ms while the group was made: not all of the ", size, " ranks came");
     for (auto& fd : receive_message(connection, roster.infos.data(), sizeof(PeerInfo) * size, "rank 0")) {
       all.push_back(std::move(fd));
@@ -235,8 +282,8 @@ Meeting join(c10d::Store& store, int rank, int size, const Deadline& deadline) {
 
 } // namespace
 
-Meeting meet(c10d::Store& store, int rank, int size, const Deadline& deadline) {
-  return rank == 0 ? host(store, size, deadline) : join(store, rank, size, deadline);
+Meeting meet(c10d::Store& store, int rank, int size, const Deadline& deadline, const Watch& watch) {
+  return rank == 0 ? host(store, size, deadline, watch) : join(store, rank, size, deadline, watch);
 }
 
 } // namespace neuron

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -18,7 +19,9 @@ struct Meeting {
 
 // Brings the processes of a group together: each leaves with a handle to everyone's HBM, a pidfd of everyone and the
 // group's control memory. The descriptors travel over a UNIX socket in the abstract namespace (no file, gone with the
-// process), whose name rank 0 puts in the store. Throws DistBackendError naming who is missing at the deadline.
-Meeting meet(c10d::Store& store, int rank, int size, const Deadline& deadline);
+// process), whose name rank 0 puts in the store. `watch` runs every 100 ms and throws if waiting is in vain. Throws
+// DistBackendError naming who is missing at the deadline.
+Meeting meet(
+    c10d::Store& store, int rank, int size, const Deadline& deadline, const std::function<void()>& watch = [] {});
 
 } // namespace neuron
