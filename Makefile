@@ -5,12 +5,15 @@ PYTHON ?= python3
 PIP_ARGS ?=
 TORCH ?= torch==2.13.0
 WORKERS ?= 2
+# Of `make soak`.
+MINUTES ?= 30
+SEED ?= 0
 
 BIN := .venv/bin
 PIP := $(BIN)/pip --disable-pip-version-check install --quiet
 CSRC := $(shell find neuron_dist/csrc -name '*.cpp' -o -name '*.h')
 
-.PHONY: demo test test-full lint install clean
+.PHONY: demo test test-full soak lint install clean
 
 demo: install
 	$(BIN)/neuronrun --nproc-per-node 4 examples/train_gpt.py
@@ -20,6 +23,9 @@ test: install
 
 test-full: .venv/full.stamp
 	$(BIN)/python -m pytest -n $(WORKERS)
+
+soak: install
+	$(BIN)/python -m tests.faults.soak --minutes $(MINUTES) --seed $(SEED)
 
 lint: .venv/lint.stamp
 	$(BIN)/pre-commit run --all-files

@@ -110,6 +110,12 @@ def execute_locally(
     outputs: Sequence[Sequence[torch.Tensor]],
     orders: ReductionOrders | None,
 ) -> None: ...
+def check_programs(
+    op: Op,
+    inputs: Sequence[int],
+    outputs: Sequence[int],
+    programs: Sequence[Sequence[tuple[int, Sequence[tuple[int, int, int]], Sequence[tuple[int, int, int]]]]],
+) -> None: ...
 
 class Record:
     group: str

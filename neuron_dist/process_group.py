@@ -45,6 +45,8 @@ def _create(request: "DistributedBackendOptions", options: Options | None) -> Pr
     chosen = Options(request.timeout) if options is None else options
     chosen.group_name = request.group_id  # type: ignore[assignment]  # a NewType of str in the stubs alone
     chosen.global_ranks_in_group = request.global_ranks_in_group or list(range(request.group_size))
+    if (check := os.environ.get("NEURON_SIM_CHECK", "")) not in ("", "0", "1"):
+        raise ValueError(f"NEURON_SIM_CHECK={check!r}: expected 1 for the checking mode, or 0")
     if os.environ.get("NEURON_SIM_FAULTS"):
         _install_faults(chosen.topology, request)
     group = ProcessGroupNeuron(request.store, request.group_rank, request.group_size, chosen)

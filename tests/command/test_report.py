@@ -7,7 +7,6 @@ import sys
 import time
 from pathlib import Path
 
-import pytest
 from neuron_dist.launcher.cli import main
 from neuron_dist.launcher.commands.report import summary
 
@@ -105,7 +104,6 @@ def test_a_signal_has_a_rank_dump_what_torchfrtrace_reads(tmp_path):
 
 
 def test_a_live_view_ends_with_the_job(tmp_path, capsys):
-    pytest.importorskip("rich", reason="--watch is drawn by rich, an extra")
     job(tmp_path)
     assert main(["report", str(tmp_path / "left"), "--watch"]) == 0
     assert "verdict: rank 2 holds the job up" in capsys.readouterr().out

@@ -4,6 +4,7 @@
 #include <torch/csrc/distributed/c10d/Types.hpp>
 
 #include "csrc/c10d/arguments.h"
+#include "csrc/fabric/checks.h"
 #include "csrc/fabric/executor.h"
 #include "csrc/fabric/program.h"
 
@@ -49,6 +50,32 @@ void execute_locally(
   }
 }
 
+// Programs in Python: for each rank instructions (bytes, sources, destinations), of places (rank, segment, offset).
+using PlaceTuple = std::tuple<int, int, uint64_t>;
+using InstructionTuple = std::tuple<uint64_t, std::vector<PlaceTuple>, std::vector<PlaceTuple>>;
+
+void check_local(
+    Op op, const std::vector<uint64_t>& inputs, const std::vector<uint64_t>& outputs,
+    const std::vector<std::vector<InstructionTuple>>& given) {
+  Collective call;
+  call.op = op;
+  for (const uint64_t bytes : inputs) call.inputs.push_back({nullptr, bytes});
+  for (const uint64_t bytes : outputs) call.outputs.push_back({nullptr, bytes});
+  auto places = [](const std::vector<PlaceTuple>& tuples) {
+    std::vector<Place> made;
+    for (const auto& [rank, segment, offset] : tuples) made.push_back({rank, segment, offset});
+    return made;
+  };
+  std::vector<Program> programs;
+  for (const auto& instructions : given) {
+    programs.emplace_back();
+    for (const auto& [bytes, sources, destinations] : instructions) {
+      programs.back().push_back({bytes, places(sources), places(destinations)});
+    }
+  }
+  check_programs(call, programs, /*shared_outputs=*/true);
+}
+
 } // namespace
 
 void bind_local(py::module& m) {
@@ -60,6 +87,9 @@ void bind_local(py::module& m) {
       "execute_locally", &execute_locally, py::arg("op"), py::arg("reduce_op"), py::arg("root"), py::arg("inputs"),
       py::arg("outputs"), py::arg("orders"), py::call_guard<py::gil_scoped_release>(),
       "Run the programs of all ranks of a reduction in this process, on the tensors of each rank.");
+  m.def(
+      "check_programs", &check_local, py::arg("op"), py::arg("inputs"), py::arg("outputs"), py::arg("programs"),
+      "Hold the programs of all ranks against buffers of so many bytes, as the checking mode does.");
 }
 
 } // namespace neuron

@@ -4,7 +4,8 @@
 
 namespace neuron {
 
-// Binds `execute_locally`: the programs of all ranks of a collective, run one after the other in this process.
+// Binds the programs of all ranks of a collective: `execute_locally` runs them one after the other in this process,
+// `check_programs` holds them against their buffers.
 void bind_local(pybind11::module& m);
 
 } // namespace neuron

@@ -13,6 +13,7 @@
 #include "csrc/c10d/interrupts.h"
 #include "csrc/c10d/planner.h"
 #include "csrc/device/stream.h"
+#include "csrc/fabric/checks.h"
 #include "csrc/fabric/standstill.h"
 
 namespace neuron {
@@ -29,6 +30,9 @@ std::vector<uint64_t> global_ranks(const Options& options, int size) {
   }
   return ranks;
 }
+
+// How long the checking mode holds an async collective that nobody waits for yet.
+constexpr std::chrono::milliseconds kLatest(20);
 
 // The name by which torch's flight-recorder analyzer knows an operation.
 std::string flight_name(const std::string& op) {
@@ -72,7 +76,10 @@ WorkPtr ProcessGroupNeuron::run(
   const double ready = stream_time(stream);
   if (!estimate_ && !collectives.empty()) collectives.front().strikes = Faults::instance().next_collective(ready);
   try {
-    for (auto& collective : collectives) collective.prepare(*communicator_);
+    for (auto& collective : collectives) {
+      if (checking()) collective.check_call(communicator_->rank_name(rank_));
+      collective.prepare(*communicator_);
+    }
   } catch (const std::exception& error) { // no algorithm serves this call; the peers must not wait for us
     report_invalid(error.what());
     throw;
@@ -92,10 +99,11 @@ WorkPtr ProcessGroupNeuron::run(
   const bool in_program_order = !is_callback_stream(stream);
   for (auto& collective : collectives) collective.issue(*communicator_, ready, in_program_order);
   const auto interrupt = std::make_shared<std::exception_ptr>();
-  auto task = [this, work, ready, timeout = request.timeout, collectives = std::move(collectives), record,
-               interrupt]() mutable {
+  auto task = [this, work, ready, timeout = request.timeout, collectives = std::move(collectives), record, interrupt,
+               deferred = checking() && request.async]() mutable {
     auto& recorder = Recorder::instance();
     try {
+      if (deferred) work->await_waiter(kLatest);
       recorder.start(*record);
       Outcome outcome;
       outcome.end = ready;

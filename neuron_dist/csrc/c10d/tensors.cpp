@@ -1,11 +1,14 @@
 #include "csrc/c10d/tensors.h"
 
+#include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/grad_mode.h>
 
 #include "csrc/device/arena.h"
+#include "csrc/fabric/checks.h"
 
 namespace neuron {
 
@@ -59,6 +62,37 @@ void give_back(const at::Tensor& tensor, const at::Tensor& lent) {
 
 Buffer buffer_of(const at::Tensor& lent) { return {static_cast<char*>(lent.mutable_data_ptr()), lent.nbytes()}; }
 
+void check_no_nan(const at::Tensor& tensor, const std::string& what, const std::string& whose) {
+  const OutsideTheProgram guard;
+  const bool narrow = tensor.element_size() == 1; // isnan takes no 8-bit floats
+  if (!at::isFloatingType(tensor.scalar_type()) && !at::isComplexType(tensor.scalar_type())) return;
+  const auto found = (narrow ? tensor.to(at::kFloat) : tensor).isnan().nonzero();
+  if (found.size(0) == 0) return;
+  const auto first = found[0].cpu().contiguous();
+  const std::vector<int64_t> index(first.data_ptr<int64_t>(), first.data_ptr<int64_t>() + first.numel());
+  TORCH_CHECK_VALUE(
+      false, what, " of ", whose, " (", tensor.scalar_type(), " ", tensor.sizes(), ") has a NaN at index ",
+      at::IntArrayRef(index), ", the first of ", found.size(0));
+}
+
+void TensorCollective::check_call(const std::string& rank_name) const {
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    check_no_nan(inputs[i].tensor, c10::str(name(call.op), " input ", i), rank_name);
+  }
+  const OutsideTheProgram guard;
+  for (const Segments& output : outputs) {
+    const bool in_place = std::any_of(inputs.begin(), inputs.end(), [&](const Segments& input) {
+      return input.tensor.storage().is_alias_of(output.tensor.storage());
+    });
+    if (in_place || output.tensor.numel() == 0) continue;
+    if (at::isFloatingType(output.tensor.scalar_type())) {
+      output.tensor.fill_(std::numeric_limits<double>::quiet_NaN());
+    } else {
+      output.tensor.fill_(output.tensor.scalar_type() == at::kBool ? 1 : 0x7b);
+    }
+  }
+}
+
 void TensorCollective::prepare(Communicator& communicator) {
   call.inputs = sizes_of(inputs);
   call.outputs = sizes_of(outputs);
@@ -94,6 +128,7 @@ Outcome TensorCollective::run(Communicator& communicator, const Deadline& deadli
     place(call.outputs, next, segments, lent_outputs.back());
     filled.push_back(lent_outputs.back().const_data_ptr());
   }
+  if (checking()) check_overlaps(call, communicator.rank());
   auto outcome = communicator.run(call, prepared_, ready_, strikes, deadline, call_site);
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (lent_outputs[i].is_same(outputs[i].tensor)) {

@@ -12,6 +12,8 @@ namespace neuron {
 // The memory of one tensor as the fabric takes it: the tensor itself, or a contiguous copy where the tensor is strided,
 // or in HBM where peers touch it and it lies elsewhere. A copy has the tensor's contents only if `filled`.
 at::Tensor lend(const at::Tensor& tensor, bool in_hbm, bool filled);
+// Throws ValueError if the tensor has a NaN; `what` and `whose` name it.
+void check_no_nan(const at::Tensor& tensor, const std::string& what, const std::string& whose);
 // Copies what was lent back, if it is a copy.
 void give_back(const at::Tensor& tensor, const at::Tensor& lent);
 Buffer buffer_of(const at::Tensor& lent);
@@ -32,6 +34,9 @@ class TensorCollective {
   std::optional<at::Tensor> factor; // of PREMUL_SUM: scales this rank's inputs, in their dtype
   Strikes strikes;
 
+  // In the checking mode, in the call: throws ValueError at a NaN in the inputs, and fills what is to be written with
+  // NaN.
+  void check_call(const std::string& rank_name) const;
   // See Communicator. These come in this order, the first two on the calling thread.
   void prepare(Communicator& communicator);
   void issue(Communicator& communicator, double ready, bool in_program_order); // else it takes no turn on the links

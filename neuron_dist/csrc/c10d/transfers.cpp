@@ -3,6 +3,7 @@
 #include "csrc/c10d/arguments.h"
 #include "csrc/c10d/process_group.h"
 #include "csrc/device/stream.h"
+#include "csrc/fabric/checks.h"
 #include "csrc/fabric/traffic.h"
 
 namespace neuron {
@@ -31,6 +32,7 @@ double ProcessGroupNeuron::issue_transfer(int from, int to, uint64_t bytes) {
 WorkPtr ProcessGroupNeuron::send(Tensors& tensors, int to, int tag) {
   const at::Tensor& tensor = single(tensors, "send");
   check_peer(to, "send to");
+  if (checking()) check_no_nan(tensor, "send", communicator_->rank_name(rank_));
   auto work = c10::make_intrusive<Work>(
       rank_, OpType::SEND, sequence_number_.load(), "neuron:send", tensors, tensors, stream_, works_, !coalescing_);
   auto record = begin_transfer("send", "->", to, tensors);

@@ -80,6 +80,8 @@ bool Work::wait(std::chrono::milliseconds timeout) {
   {
     const Deadline deadline(timeout == kNoTimeout ? std::chrono::hours(24 * 365) : timeout);
     std::unique_lock lock(mutex_);
+    waited_for_ = true;
+    waiter_came_.notify_all();
     const Waiter waiter(*group_, is_calling_thread() && !is_transfer(retrieveOpType()));
     while (!completed_) {
       const auto slice = std::min(deadline.left(), std::chrono::milliseconds(100));
@@ -93,6 +95,11 @@ bool Work::wait(std::chrono::milliseconds timeout) {
   }
   synchronize();
   return true;
+}
+
+void Work::await_waiter(std::chrono::milliseconds most) {
+  std::unique_lock lock(mutex_);
+  waiter_came_.wait_for(lock, most, [this] { return waited_for_; });
 }
 
 void Work::synchronize() {

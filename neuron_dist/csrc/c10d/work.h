@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -52,6 +53,8 @@ class Work : public c10d::Work {
   bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
   void synchronize() override;
 
+  // Returns once somebody waits for the operation, or after so long.
+  void await_waiter(std::chrono::milliseconds most);
   // Ends the operation, once, at the simulated time `end`. Callbacks on the future run on this thread.
   void complete(std::exception_ptr error, double end = 0);
   void complete_receive(std::exception_ptr error, int source, double end);
@@ -68,6 +71,8 @@ class Work : public c10d::Work {
   std::shared_ptr<WorksOfGroup> group_;
   std::atomic<bool> unawaited_;
   const char* title_;
+  bool waited_for_ = false;
+  std::condition_variable waiter_came_;
   double end_ = 0; // simulated seconds
 };
 

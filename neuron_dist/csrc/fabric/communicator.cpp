@@ -12,6 +12,7 @@
 #include <c10/util/Exception.h>
 
 #include "csrc/device/arena.h"
+#include "csrc/fabric/checks.h"
 #include "csrc/fabric/groups.h"
 #include "csrc/fabric/program.h"
 #include "csrc/fabric/signature.h"
@@ -184,6 +185,12 @@ std::shared_ptr<const Communicator::Prepared> Communicator::prepare(
     made->plan = planner_({call.op, bytes, call.root, /*peer=*/-1, faults});
   }
   const auto* orders = made->plan ? made->plan->orders.get() : nullptr;
+  if (checking() && even != Descriptor::kUneven && call.root < 0) { // of a rooted op a rank knows its own side alone
+    std::vector<Program> programs;
+    for (int rank = 0; rank < size_; ++rank)
+      programs.push_back(make_program(call, orders, rank, size_, peers_read_inputs(call)));
+    check_programs(call, programs, peers_write_outputs(call));
+  }
   made->program = make_program(call, orders, rank_, size_, peers_read_inputs(call));
   keep(plans_mutex_, prepared_, kind, made);
   return made;

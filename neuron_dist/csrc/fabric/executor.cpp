@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "csrc/fabric/checks.h"
 #include "csrc/fabric/reduce.h"
 
 namespace neuron {
@@ -53,6 +54,7 @@ class Reducer {
 
   void push() {
     if (++depth_ * kSlotBytes > stack_.size()) stack_.resize(depth_ * kSlotBytes);
+    if (poison_) std::memset(top(), 0xff, kSlotBytes); // NaN
   }
 
   void fold(const std::vector<Place>& sources, const BufferTable& inputs, uint64_t offset, size_t count) {
@@ -99,6 +101,7 @@ class Reducer {
   const Kernels& kernels_;
   size_t element_bytes_;
   int ranks_;
+  bool poison_ = checking();
   void (*round_)(void*, size_t);
   inline static thread_local std::vector<char> stack_; // kept: clearing it would cost more than a small reduction
   size_t depth_ = 0;
