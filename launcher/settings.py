@@ -21,8 +21,9 @@ def settle(args: Namespace) -> None:
     """Complete the parsed command line. Raises ValueError, in one line that names the flag, if it cannot work."""
     _check_script(args)
     _check_nodes(args)
-    _count_workers(args)
     _choose_fabric(args)
+    _count_workers(args)
+    _check_faults(args)
     _check_cores(args)
     _check_local_ranks(args)
     _choose_port(args)
@@ -67,8 +68,8 @@ def _choose_fabric(args: Namespace) -> None:
         value = getattr(args, flag)
         if value is not None and value not in choices:
             raise ValueError(f"--{flag} {value}: expected one of {', '.join(choices)}")
-    if args.faults or os.environ.get("NEURON_SIM_FAULTS"):
-        _check_faults(args)
+    if args.faults and os.path.exists(args.faults):
+        args.faults = os.path.abspath(args.faults)
     if args.trace:
         args.trace = os.path.abspath(args.trace)
         os.makedirs(args.trace, exist_ok=True)
@@ -84,11 +85,10 @@ def _choose_fabric(args: Namespace) -> None:
 
 
 def _check_faults(args: Namespace) -> None:
-    faults = args.faults or os.environ["NEURON_SIM_FAULTS"]
-    if os.path.exists(faults):
-        args.faults = faults = os.path.abspath(faults)
-    world_size = int(args.nproc_per_node) * nodes(args)[1]
-    parse_faults(faults, job_topology(world_size, args.topology or ""), world_size)
+    faults = os.environ.get("NEURON_SIM_FAULTS")
+    if faults:
+        world_size = int(args.nproc_per_node) * nodes(args)[1]
+        parse_faults(faults, job_topology(world_size), world_size)
 
 
 def _count_workers(args: Namespace) -> None:

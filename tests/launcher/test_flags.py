@@ -69,6 +69,8 @@ def test_workers_can_be_counted_by_cores(line, env, count, settled):
         ("--local-ranks-filter x", {}, "--local-ranks-filter x: expected local ranks such as 0,1"),
         ("--local-ranks-filter 4", {}, "--local-ranks-filter 4: this node's local ranks are 0 to 0"),
         ("-r 3:1", {}, "--redirects 3:1: this node's local ranks are 0 to 0"),
+        ("--faults rank:1:kill", {}, "fault 'rank:1:kill': the job has ranks 0 to 0"),
+        ("--topology torus:2x2 --faults link:0-3:down", {}, "no link between chips 0 and 3"),
     ],
 )
 def test_what_does_not_fit_is_named(line, env, message, settled):
@@ -84,7 +86,7 @@ def test_the_environment_names_the_machines_logical_cores(settled):
 
 
 def test_flags_for_the_fabric_reach_the_workers(settled):
-    settled("--faults link:0-1:down --reduction exact --lint off --algorithm ring")
+    settled("--topology torus:2x2 --faults link:0-1:down --reduction exact --lint off --algorithm ring")
     assert os.environ["NEURON_SIM_FAULTS"] == "link:0-1:down"
     assert os.environ["NEURON_SIM_REDUCTION"] == "exact"
     assert os.environ["NEURON_SIM_LINT"] == "off"
