@@ -234,7 +234,7 @@ def left_behind() -> dict[str, Any]:
     with contextlib.suppress(OSError):
         shared = sorted(os.listdir("/dev/shm"))
     sockets = sum("neuron-dist-" in line for line in Path("/proc/net/unix").read_text().splitlines())
-    temporary = sorted(name for name in os.listdir("/tmp") if name.startswith(("ranks-", "neuron")))
+    temporary = sorted(name for name in os.listdir("/tmp") if name.startswith("neuron"))
     children = {child.pid for child in me.children(recursive=True)}
     return {
         "processes": children, "/dev/shm": shared, "sockets": sockets, "/tmp": temporary, "files open": me.num_fds(),

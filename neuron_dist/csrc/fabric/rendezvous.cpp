@@ -104,7 +104,7 @@ void send_message(const Fd& to, const void* data, size_t bytes, const std::vecto
 }
 
 // The descriptors of a message of `bytes`. One without descriptors is a reason why the group cannot be made.
-std::vector<Fd> receive_message(const Fd& from, void* data, size_t bytes, const char* whom) {
+std::vector<Fd> receive_message(const Fd& from, void* data, size_t bytes, const char* whom, const Watch& watch) {
   std::array<char, kLongestReason> rest;
   std::array<iovec, 2> parts{iovec{data, bytes}, iovec{rest.data(), rest.size()}};
   std::vector<char> control(CMSG_SPACE(sizeof(int) * kDescriptorsPerMessage));
@@ -122,6 +122,11 @@ std::vector<Fd> receive_message(const Fd& from, void* data, size_t bytes, const 
   if (received > 0 && descriptors.empty()) {
     const size_t in_data = std::min<size_t>(received, bytes);
     FABRIC_CHECK(false, std::string(static_cast<char*>(data), in_data) + std::string(rest.data(), received - in_data));
+  }
+  // A process that dies closes its sockets a moment before others see that it is dead.
+  for (int i = 0; received <= 0 && i < 20; ++i) {
+    watch();
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
   FABRIC_CHECK(
       received == static_cast<ssize_t>(bytes) && (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == 0, whom,
@@ -208,7 +213,7 @@ Meeting host(c10d::Store& store, int size, const Deadline& deadline, const Watch
       Fd connection(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
       FABRIC_CHECK(connection && readable(connection, deadline, watch), "a process connected but said nothing");
       Hello hello{};
-      auto descriptors = receive_message(connection, &hello, sizeof hello, "a rank");
+      auto descriptors = receive_message(connection, &hello, sizeof hello, "a rank", watch);
       FABRIC_CHECK(
           hello.size == size && hello.rank > 0 && hello.rank < size && !connections[hello.rank] &&
               descriptors.size() == 2,
@@ -271,7 +276,7 @@ Meeting join(c10d::Store& store, int rank, int size, const Deadline& deadline, c
     FABRIC_CHECK(
         readable(connection, deadline, watch), "timed out after ", deadline.timeout().count(),
         " ms while the group was made: not all of the ", size, " ranks came");
-    for (auto& fd : receive_message(connection, roster.infos.data(), sizeof(PeerInfo) * size, "rank 0")) {
+    for (auto& fd : receive_message(connection, roster.infos.data(), sizeof(PeerInfo) * size, "rank 0", watch)) {
       all.push_back(std::move(fd));
     }
   }
