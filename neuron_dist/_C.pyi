@@ -20,6 +20,9 @@ def record_memory_history(
     events: bool, stacks: int, cpp_frames: bool, max_events: int, clear: bool
 ) -> None: ...
 def memory_snapshot() -> dict[str, Any]: ...
+def call_on_aliases(
+    function: Callable[[list[Any]], Sequence[Any]], arguments: list[Any], device: int, adopted: Sequence[bool]
+) -> list[Any]: ...
 
 # The process group.
 class ProcessGroupNeuron(Backend):

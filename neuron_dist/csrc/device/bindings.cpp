@@ -1,5 +1,8 @@
 #include "csrc/device/bindings.h"
 
+#include <pybind11/stl.h>
+
+#include "csrc/device/aliased_call.h"
 #include "csrc/device/allocator.h"
 #include "csrc/device/arena.h"
 #include "csrc/device/generator.h"
@@ -35,6 +38,9 @@ void bind_device(pybind11::module_& module) {
       pybind11::arg("events"), pybind11::arg("stacks"), pybind11::arg("cpp_frames"), pybind11::arg("max_events"),
       pybind11::arg("clear"));
   module.def("memory_snapshot", &memory_snapshot);
+  module.def(
+      "call_on_aliases", &call_on_aliases, pybind11::arg("function"), pybind11::arg("arguments"),
+      pybind11::arg("device"), pybind11::arg("adopted"));
 }
 
 } // namespace neuron
