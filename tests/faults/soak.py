@@ -232,7 +232,7 @@ def left_behind() -> dict[str, Any]:
     """What processes could leave on this host: others, files, shared memory, sockets, and this one's files open."""
     me = psutil.Process()
     with contextlib.suppress(OSError):
-        shared = sorted(os.listdir("/dev/shm"))
+        shared = sorted(name for name in os.listdir("/dev/shm") if not name.startswith("torch_"))
     sockets = sum("neuron-dist-" in line for line in Path("/proc/net/unix").read_text().splitlines())
     temporary = sorted(name for name in os.listdir("/tmp") if name.startswith("neuron"))
     children = {child.pid for child in me.children(recursive=True)}
